@@ -1,0 +1,77 @@
+/* swapper/store.h - the tiered tensor store: where every location of a plan is, and the drive lanes.
+ *
+ * The store lays the plan's classes, homes and fixed areas out in one arena per tier and its extents in one file per drive,
+ * preallocated and written once. It knows units and grains, not tensors.
+ *
+ *   state-<rank> on each drive: for every unit in order: weights role 0 of the unit's grains on this drive, contiguous, then
+ *   role 1; then state role 0 and role 1 of those grains. Offsets and lengths are multiples of 4096. A grain's state is its
+ *   pieces one after another in the order the update uses them (bf16: lo, m, v; fp32: m, v), each nr_elems long.
+ *   With several drives the grains are dealt out evenly by bytes within each drive's free space.
+ *
+ * Threads: the store belongs to the thread that opened it (the mover's), addresses may be used anywhere. */
+#ifndef ZINF_SWAPPER_STORE_H_
+#define ZINF_SWAPPER_STORE_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "io/queue.h"
+#include "swapper/lane.h"
+#include "swapper/rundir.h"
+#include "swapper/schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct zinf_store;
+
+struct zinf_store_opts {
+    const struct zinf_sched_plan *plan;   /* borrowed until close */
+    void *device_base;                    /* plan->use[DEVICE] bytes of device memory, 4096-aligned, borrowed */
+    void *host_base;                      /* plan->use[HOST] bytes, 4096-aligned, borrowed */
+    const char *const *dirs;              /* run folders, one per drive; NULL when the plan has no extents */
+    uint32_t nr_dirs;
+    uint32_t rank;
+    struct zinf_io_queue_opts io;         /* as the user chose; event_fd is taken from here */
+    bool direct;                          /* want O_DIRECT */
+    void (*progress)(void *ctx, uint64_t done, uint64_t total);   /* creation of the files; may be NULL */
+    void *progress_ctx;
+    const struct zinf_log *log;
+};
+
+/* Free space is checked against the need of every drive before a byte is written. */
+int  zinf_store_open(const struct zinf_store_opts *opts, struct zinf_store **out, struct zinf_status *st);
+void zinf_store_close(struct zinf_store *s);
+
+/* Address of a slot or home (part = grain for host weights: address of that grain's weights inside its unit). Extents have
+ * none: NULL. */
+void *zinf_store_addr(const struct zinf_store *s, struct zinf_loc loc, uint32_t part);
+void *zinf_store_device_fixed(const struct zinf_store *s);   /* spec.device_fixed_nbytes bytes */
+void *zinf_store_host_fixed(const struct zinf_store *s);
+
+/* The nvme_read and nvme_write lanes. Fill lanes[...] of the mover with these. Poll must be called on either one (it reaps for
+ * both: they share the queue). */
+struct zinf_lane_impl zinf_store_lane(struct zinf_store *s, enum zinf_lane lane);
+/* After a schedule has run: extent roles flip where it says so. */
+void zinf_store_seam(struct zinf_store *s, const struct zinf_schedule *sched);
+
+/* Whole grains in and out, outside a schedule: initialisation, evaluation's end, export. weights and state are host buffers of
+ * nr_elems * weight_nbytes and nr_elems * state_nbytes bytes (any address). put writes the homes the plan has on the host or
+ * device and, where the plan has extents, the CURRENT one; get reads the newest copy, the drive's when there is one.
+ * device_copy moves to and from device memory (NULL: the device is the CPU, memcpy). state may be NULL in get. */
+int  zinf_store_put_grain(struct zinf_store *s, uint32_t grain, const void *weights, const void *state, struct zinf_status *st);
+int  zinf_store_get_grain(struct zinf_store *s, uint32_t grain, void *weights, void *state, struct zinf_status *st);
+
+struct zinf_store_info {
+    uint64_t drive_nbytes;                /* files as created */
+    bool direct;                          /* every drive file uses O_DIRECT */
+    const char *backend;                  /* of the queue; "none" without extents */
+    struct zinf_io_totals io;
+};
+void zinf_store_info(const struct zinf_store *s, struct zinf_store_info *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* ZINF_SWAPPER_STORE_H_ */
