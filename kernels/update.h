@@ -65,7 +65,8 @@ struct zinf_update {
 /* ORed into *bad; a hit must stop the run before anything is committed. */
 enum { ZINF_BAD_WEIGHT = 1, ZINF_BAD_M = 2, ZINF_BAD_V = 4 };   /* new hi or master, m, v has exponent all ones */
 
-/* Runs the update on the calling thread. */
+/* Runs the update on the calling thread. isa must be available. A NaN may have another payload on another ISA; it is always
+ * reported. */
 void zinf_update_range(enum zinf_isa isa, const struct zinf_update *u, uint32_t *bad);
 /* The same, cut in tiles of a fixed size over the pool. *bad is set, not ORed. */
 void zinf_update_pool(enum zinf_isa isa, struct zinf_pool *pool, const struct zinf_update *u, uint32_t *bad);

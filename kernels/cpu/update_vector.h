@@ -1,0 +1,119 @@
+/* kernels/cpu/update_vector.h - kernels/cpu/update_formula.h in vectors; included once by each vector_<isa>.c.
+ *
+ * Optimizer and dtypes are constants of every copy of the loop, so nothing is decided per element. */
+#ifndef ZINF_KERNELS_CPU_UPDATE_VECTOR_H_
+#define ZINF_KERNELS_CPU_UPDATE_VECTOR_H_
+
+#include "kernels/cpu/simd.h"
+#include "kernels/update.h"
+
+struct update_consts {
+    vf beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay, neg_step_size, inv_sqrt_c2, decay_factor, grad_scale;
+    vu no_sign, half;
+};
+
+V_INLINE struct update_consts update_consts_of(const struct zinf_update_scalars *k)
+{
+    struct update_consts c = {
+        .beta1 = vf_set1(k->beta1), .one_minus_beta1 = vf_set1(k->one_minus_beta1),
+        .beta2 = vf_set1(k->beta2), .one_minus_beta2 = vf_set1(k->one_minus_beta2),
+        .eps = vf_set1(k->eps), .weight_decay = vf_set1(k->weight_decay),
+        .neg_step_size = vf_set1(k->neg_step_size), .inv_sqrt_c2 = vf_set1(k->inv_sqrt_c2),
+        .decay_factor = vf_set1(k->decay_factor), .grad_scale = vf_set1(k->grad_scale),
+        .no_sign = vu_set1(0x7fffffffu), .half = vu_set1(0x8000u),
+    };
+    return c;
+}
+
+/* Largest bit patterns without sign, of lane l in [l]; at least 0x7f800000 = some value was not finite. */
+struct update_max { vu p, m, v; };
+
+V_INLINE vf update_vec(const struct update_consts *c, enum zinf_optimizer kind, vf p, float *m_at, float *v_at, vf grad,
+                       struct update_max *max)
+{
+    vf g = vf_mul(grad, c->grad_scale);
+    vf m, v, d;
+
+    if (kind != ZINF_ADAMW)
+        g = vf_fma(c->weight_decay, p, g);
+    if (kind == ZINF_SGD)
+        return vf_fma(c->neg_step_size, g, p);
+    m = vf_fma(c->beta1, vf_load(m_at), vf_mul(c->one_minus_beta1, g));
+    v = vf_fma(c->beta2, vf_load(v_at), vf_mul(vf_mul(c->one_minus_beta2, g), g));
+    d = vf_fma(vf_sqrt(v), c->inv_sqrt_c2, c->eps);
+    vf_store(m_at, m);
+    vf_store(v_at, v);
+    max->m = vu_max(max->m, vu_and(vf_bits(m), c->no_sign));
+    max->v = vu_max(max->v, vu_and(vf_bits(v), c->no_sign));
+    return vf_fma(c->neg_step_size, vf_div(m, d), vf_mul(c->decay_factor, p));
+}
+
+V_INLINE uint64_t update_loop(const struct zinf_update *u, enum zinf_optimizer kind, enum zinf_dtype weight_dtype,
+                              enum zinf_dtype grad_dtype, uint32_t *bad)
+{
+    struct update_consts c = update_consts_of(&u->k);
+    struct update_max max = { vu_set1(0), vu_set1(0), vu_set1(0) };
+    float *full = (float *)u->hi;
+    uint16_t *hi = (uint16_t *)u->hi;
+    uint64_t i = 0;
+
+    for (; u->n - i >= V_LANES; i += V_LANES) {
+        float *m_at = kind == ZINF_SGD ? NULL : u->m + i, *v_at = kind == ZINF_SGD ? NULL : u->v + i;
+        vf grad = vf_load_as(u->grad, grad_dtype, i);
+        vf p;
+
+        if (weight_dtype == ZINF_BF16) {
+            vu bits, hi_bits;
+
+            p = vf_from_bits(vu_add(vu_shl16(vu_load_u16(hi + i)), vu_load_s16(u->lo + i)));
+            p = update_vec(&c, kind, p, m_at, v_at, grad, &max);
+            bits = vf_bits(p);
+            hi_bits = vu_add(bits, c.half);
+            vu_store_u16(hi + i, vu_shr16(hi_bits));
+            /* bits - (hi << 16) is the low half of bits: hi << 16 has none. */
+            vu_store_u16(u->lo + i, vu_and(bits, vu_set1(0xffff)));
+            max.p = vu_max(max.p, vu_and(hi_bits, c.no_sign));
+        } else {
+            p = update_vec(&c, kind, vf_load(full + i), m_at, v_at, grad, &max);
+            vf_store(full + i, p);
+        }
+        max.p = vu_max(max.p, vu_and(vf_bits(p), c.no_sign));
+    }
+    *bad |= (vu_max_lane(max.p) >= 0x7f800000u ? ZINF_BAD_WEIGHT : 0) | (vu_max_lane(max.m) >= 0x7f800000u ? ZINF_BAD_M : 0) |
+            (vu_max_lane(max.v) >= 0x7f800000u ? ZINF_BAD_V : 0);
+    return i;
+}
+
+V_INLINE uint64_t update_grad_dtype(const struct zinf_update *u, enum zinf_optimizer kind, enum zinf_dtype weight_dtype,
+                                    uint32_t *bad)
+{
+    switch (u->grad_dtype) {
+    case ZINF_F32:
+        return update_loop(u, kind, weight_dtype, ZINF_F32, bad);
+    case ZINF_BF16:
+        return update_loop(u, kind, weight_dtype, ZINF_BF16, bad);
+    default:
+        return update_loop(u, kind, weight_dtype, ZINF_F16, bad);
+    }
+}
+
+V_INLINE uint64_t update_weight_dtype(const struct zinf_update *u, enum zinf_optimizer kind, uint32_t *bad)
+{
+    if (u->weight_dtype == ZINF_BF16)
+        return update_grad_dtype(u, kind, ZINF_BF16, bad);
+    return update_grad_dtype(u, kind, ZINF_F32, bad);
+}
+
+static V_TARGET uint64_t update_vector(const struct zinf_update *u, uint32_t *bad)
+{
+    switch (u->k.kind) {
+    case ZINF_ADAMW:
+        return update_weight_dtype(u, ZINF_ADAMW, bad);
+    case ZINF_ADAM_L2:
+        return update_weight_dtype(u, ZINF_ADAM_L2, bad);
+    default:
+        return update_weight_dtype(u, ZINF_SGD, bad);
+    }
+}
+
+#endif /* ZINF_KERNELS_CPU_UPDATE_VECTOR_H_ */

@@ -1,0 +1,18 @@
+/* kernels/cpu/vector_avx512.c - the vector forms in AVX-512 (the foundation set only). */
+#if defined(__x86_64__)
+#define ZINF_SIMD_AVX512 1
+#include "kernels/cpu/convert_vector.h"
+#include "kernels/cpu/norm_vector.h"
+#include "kernels/cpu/update_vector.h"
+#include "kernels/cpu/vector.h"
+
+const struct zinf_vector_ops zinf_vector_avx512 = {
+    .convert = convert_vector,
+    .update = update_vector,
+    .round_squares = round_squares_vector,
+    .add = add_vector,
+};
+#else
+/* ISO C asks for a declaration in every file. */
+typedef int zinf_vector_avx512_is_for_another_processor;
+#endif
