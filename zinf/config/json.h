@@ -1,8 +1,10 @@
 /* zinf/config/json.h - the JSON reader used for every JSON zinf reads: values know their line, column and path.
  *
  * Strict RFC 8259, plus what DeepSpeed's files use when `relaxed`: comments (//, #, and C style), trailing commas. Duplicate
- * keys are an error. Depth is limited (64), text must be UTF-8 without NUL. Integers that fit int64 keep full precision; a
- * number is also an integer when its value is one (5e8). Memory is one arena, linear in the text.
+ * keys are an error. Depth is limited (64), text must be UTF-8 without NUL, neither raw nor as \u0000 (a string can be used as
+ * a C string); a byte order mark at the start is skipped. Integers that fit int64 keep full precision; a number is also an
+ * integer when its value is one (5e8, 1.50e1). A number too large for a double is an error. Memory is one arena, linear in the
+ * text. Columns count characters, not bytes. No locale changes what is read or written.
  * Threads: a document is immutable once read. */
 #ifndef ZINF_CONFIG_JSON_H_
 #define ZINF_CONFIG_JSON_H_
@@ -12,6 +14,8 @@
 #include <stdint.h>
 
 #include "zinf/base/status.h"
+#include "zinf/config/json_out.h"
+#include "zinf/config/nearest.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,31 +41,18 @@ struct zinf_json {
 
 struct zinf_json_doc { struct zinf_json *root; char *name; void *arena; };
 
-/* name is for messages ("ds.json"). On failure st holds "name:line:column: what is wrong". Returns 0, -EINVAL, -ENOMEM. */
+/* text is borrowed for the call. name is for messages ("ds.json"). On success *out owns its memory until zinf_json_free; on
+ * failure *out is zeroed and st holds "name:line:column: what is wrong". Returns 0, -EINVAL, -EFBIG (over 1 GiB), -ENOMEM. */
 int  zinf_json_parse(const char *text, size_t nbytes, const char *name, bool relaxed, struct zinf_json_doc *out,
                      struct zinf_status *st);
+/* As zinf_json_parse with path as the name, or what open(2) and read(2) said. */
 int  zinf_json_read(const char *path, bool relaxed, struct zinf_json_doc *out, struct zinf_status *st);
 void zinf_json_free(struct zinf_json_doc *doc);                      /* safe on a zeroed one */
 const struct zinf_json *zinf_json_get(const struct zinf_json *object, const char *key);   /* NULL if absent or no object */
-/* "zero_optimization.offload_param.device" or "items[3]" of v, into buf; returns buf. */
+/* "zero_optimization.offload_param.device" or "items[3]" of v, into buf (cut to fit); "" for the root; returns buf. A key that
+ * is not a plain word is quoted: weight_map["model.norm.weight"]. */
 char *zinf_json_path(const struct zinf_json *v, char *buf, size_t nbytes);
 const char *zinf_json_type_name(enum zinf_json_type t);
-
-/* The name in names[] with the smallest edit distance to word, or NULL when none is near enough to be meant. */
-const char *zinf_nearest(const char *word, const char *const *names, uint32_t nr_names);
-
-/* Writing: a small buffered writer that escapes and prints numbers so that they read back exactly. */
-struct zinf_json_out { char *text; size_t nbytes, cap; bool failed; bool comma; };
-void zinf_json_open_object(struct zinf_json_out *o, const char *key);    /* key NULL in arrays and at the root */
-void zinf_json_close_object(struct zinf_json_out *o);
-void zinf_json_open_array(struct zinf_json_out *o, const char *key);
-void zinf_json_close_array(struct zinf_json_out *o);
-void zinf_json_put_string(struct zinf_json_out *o, const char *key, const char *value);
-void zinf_json_put_number(struct zinf_json_out *o, const char *key, double value);
-void zinf_json_put_integer(struct zinf_json_out *o, const char *key, int64_t value);
-void zinf_json_put_bool(struct zinf_json_out *o, const char *key, bool value);
-void zinf_json_put_null(struct zinf_json_out *o, const char *key);
-void zinf_json_out_free(struct zinf_json_out *o);      /* text is NUL-terminated; failed = out of memory on the way */
 
 #ifdef __cplusplus
 }
