@@ -17,9 +17,9 @@
  *
  * Dependencies are direct and point backwards in the list, which is the proof that no timing dead-locks: a reader names the
  * writer; an overwriter names the readers since, or the writer when there was none; the first user of a slot names every user
- * of its last occupant. Order on a stream lane counts as an edge; order on nvme_read, nvme_write, cpu and sync does not: they
- * have several operations in flight. All operations of a schedule follow the end of the one before (NORM, or the last
- * operation of a flush or evaluation), so homes need no dependency across the seam beyond `seam` below.
+ * of its last occupant. Order on a stream lane counts as an edge, so dependencies within one stream are not stored; order on
+ * nvme_read, nvme_write, cpu and sync does not: they have several operations in flight. All operations of a schedule follow
+ * the end of the one before, so nothing is stored across the seam. NORM is the last of the list wherever there is one.
  *
  * Threads: everything here is pure; a plan or schedule may be read from any thread. */
 #ifndef ZINF_SWAPPER_SCHEDULE_H_
@@ -85,7 +85,7 @@ static inline enum zinf_tier zinf_class_tier(enum zinf_class c)
 
 enum zinf_space {
     ZINF_AT_SLOT,                    /* sub = class, index = slot */
-    ZINF_AT_WEIGHT_HOST, ZINF_AT_WEIGHT_DEVICE,      /* homes; index = unit; part = grain (host) or 0 (device) */
+    ZINF_AT_WEIGHT_HOST, ZINF_AT_WEIGHT_DEVICE,      /* homes; index = unit; part = grain, or 0: the device home as a whole */
     ZINF_AT_STATE_HOST, ZINF_AT_STATE_DEVICE,        /* homes; index = grain */
     ZINF_AT_GRAD_HOST, ZINF_AT_GRAD_DEVICE,          /* homes; index = unit */
     ZINF_AT_EXTENT_WEIGHT, ZINF_AT_EXTENT_STATE,     /* drive; index = grain, sub = role */
@@ -112,25 +112,32 @@ struct zinf_access {
 
 #define ZINF_NONE UINT32_MAX
 
-/* The accesses of every kind come in this order (rd | wr), which the executor relies on:
+/* The accesses of every kind come in this order (rd | wr), which the executor relies on. part is 0 unless said otherwise. A part
+ * that is a grain stands at grains[part].first_elem within its unit, in a WEIGHT slot as in a home:
  *   READ STATE       EXTENT_STATE                  | STATE slot
  *   READ WEIGHTS     EXTENT_WEIGHT of each grain   | WEIGHT slot, part = each grain
  *   UPDATE           grad home, state (slot or home), weights part (slot or home) | state, weights part
- *                    lane cpu; lane compute when the state is homed on the device
+ *                    lane cpu; lane compute when the state is homed on the device. The weights part is the grain, on the
+ *                    device too
  *   WRITE GRAIN      [state slot,] [weights part]  | [EXTENT_STATE alternate,] [EXTENT_WEIGHT alternate]
  *   UPLOAD WEIGHTS   weights, part = each grain    | UNIT slot or WEIGHT_DEVICE home
- *   UPLOAD ROWS      weights home of the embedding, part = each grain | ACT slot
+ *   UPLOAD ROWS      weights host home of the embedding, part = each grain | ACT slot
  *   UPLOAD INPUT                                   | ACT slot
  *   FORWARD          weights, ACT x                | ACT y   (layer = nr_layers: the loss, evaluation only: no wr)
  *   DOWNLOAD CKPT    ACT                           | CKPT slot
  *   UPLOAD CKPT      CKPT slot                     | ACT
- *   BACKWARD head    weights, ACT x [, ACCUM]      | ACT dx, ACCUM     (layer = nr_layers: loss forward and backward)
- *   BACKWARD layer   weights, ACT x, ACT dx [, ACCUM] | ACT dx, ACCUM  (ACCUM is read from the second micro-batch on)
+ *   BACKWARD head    weights, ACT x [, ACCUM]      | ACT dx, ACCUM     (layer = nr_layers: loss forward and backward; dx is
+ *                                                                      another slot than x)
+ *   BACKWARD layer   weights, ACT x, ACT dx [, ACCUM] | ACT dx, ACCUM  (ACCUM is read from the second micro-batch on; dx is
+ *                                                                      replaced in its slot, ACCUM likewise)
  *   REDUCE           ACCUM                         | GRAD slot or GRAD_DEVICE home
  *   DOWNLOAD GRAD    GRAD slot                     | GRAD_HOST home
  *   DOWNLOAD ROWS    ACT dx                        | ROWS slot
  *   ADD              ROWS slot [, GRAD_HOST]       | GRAD_HOST          (GRAD_HOST is read unless this is the first addend)
- *   COUNT, NORM      nothing; explicit dependencies. COUNT before every loss; NORM after every REDUCE, DOWNLOAD GRAD, ADD */
+ *   COUNT, NORM      nothing; explicit dependencies. COUNT follows every UPDATE and comes before every UPLOAD ROWS or INPUT
+ *                    and every loss; NORM follows every REDUCE, DOWNLOAD GRAD and ADD
+ * "weights" of FORWARD and BACKWARD is the UNIT slot or the WEIGHT_DEVICE home. A head without parameters has no weights access,
+ * no ACCUM and no REDUCE. A unit of 0 elements has weights and ACCUM accesses of 0 bytes and no other operation. */
 struct zinf_op {
     uint8_t  kind, lane, what;
     bool     last;                   /* ADD: the last addend (the gradient is final and is rounded now) */
@@ -156,7 +163,8 @@ struct zinf_schedule {
     struct zinf_access *accesses;     uint32_t nr_accesses;
     uint32_t *deps;                   uint32_t nr_deps;
     struct zinf_loc *slots;           uint32_t nr_slots;
-    uint8_t *flips;                   /* per grain: 1 = its extent roles swap at the seam */
+    uint32_t nr_grains;
+    uint8_t *flips;                   /* nr_grains entries: 1 = its extent roles swap at the seam */
     double   seconds;                 /* predicted */
 };
 
@@ -183,12 +191,16 @@ struct zinf_sched_spec {
 /* Rules of homes: weights are homed no higher than the device and no lower than the state needs: with state on the device the
  * weights are on the device too. The embedding's weights always have a host home, its gradient a host home of 4 B/element, and
  * its state a host home when state_tier is DEVICE (it updates on the cpu lane). state_tier NVME means extents hold weights and
- * state whatever weight_tier is; state_tier HOST and weight_tier NVME: extents hold weights only. */
+ * state whatever weight_tier is; state_tier HOST and weight_tier NVME: extents hold weights only. With weights on the device and
+ * their state below it, weights have a host home too when the state is on the host, for the update to work on. state_nbytes 0:
+ * every grain has a state home of 0 bytes and extents hold weights only. A unit of 0 elements that a layer or the head uses has a
+ * device home of 0 bytes. */
 
 struct zinf_sched_policy {
-    uint32_t window;                  /* unit slots wanted beyond the minimum before homes are filled; default 1 */
-    bool     use_spare_host;          /* RAM left in the budget keeps checkpoints, then weights; default true */
+    uint32_t window;                  /* unit slots wanted beyond the minimum before homes are filled; 0 = default: 1 */
+    bool     use_spare_host;          /* RAM left in the budget keeps copies of weights that save reads */
 };
+extern const struct zinf_sched_policy zinf_sched_default_policy;      /* 1, true */
 struct zinf_sched_rates {             /* bytes per second unless named otherwise */
     double read, write, h2d, d2h, add, reduce, update_elems, flops;
     uint64_t tokens_micro;            /* per micro-batch, for the time of a layer */
@@ -218,10 +230,12 @@ struct zinf_sched_plan {              /* owns everything it points to */
 };
 
 /* Home sizes: a unit's weights unit_elems * weight_nbytes, a grain's state nr_elems * state_nbytes, a unit's gradient
- * unit_elems * (embedding ? 4 : grad_nbytes); each rounded up to 4096. */
+ * unit_elems * (embedding ? 4 : grad_nbytes); each rounded up to 4096. Also one extent of a grain; 0 for a slot. Says nothing of
+ * whether the plan has that home. */
 uint64_t zinf_plan_home_nbytes(const struct zinf_sched_plan *p, enum zinf_space space, uint32_t index);
 
-/* Returns 0; -ENOSPC with "needs N more bytes of device memory (minimum M, budget B): raise zinf.device_memory" or the same
+/* policy and rates may be NULL: the defaults.
+ * Returns 0; -ENOSPC with "needs N more bytes of device memory (minimum M, budget B): raise zinf.device_memory" or the same
  * for host; -EINVAL for a spec that makes no sense; -ENOMEM. The minimum is exact: with exactly that budget it builds. */
 int  zinf_plan_make(const struct zinf_sched_spec *spec, const struct zinf_sched_policy *policy,
                     const struct zinf_sched_rates *rates, const struct zinf_sched_budget *budget,
@@ -230,7 +244,8 @@ void zinf_plan_free(struct zinf_sched_plan *p);          /* NULL is fine */
 int  zinf_schedule_build(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, struct zinf_schedule **out,
                          struct zinf_status *st);
 void zinf_schedule_free(struct zinf_schedule *s);
-/* Abstract execution of a chain; returns 0, -EINVAL with the first fault in words, or -ENOMEM. */
+/* Abstract execution of a chain: steady or flush follow first and steady; first and eval follow flush and eval; any kind may begin.
+ * Returns 0, -EINVAL with the first fault in words, or -ENOMEM. */
 int  zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_schedule *const *chain, uint32_t nr,
                          struct zinf_status *st);
 struct zinf_sim { double seconds; double busy[ZINF_NR_LANES]; double *start, *end; /* per op of the chain; owned; may be NULL */ };
