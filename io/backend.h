@@ -34,7 +34,8 @@ struct zinf_io_req {
 struct zinf_io_opts {
     uint32_t depth;              /* requests in flight, >= 1 */
     int      event_fd;           /* borrowed until close; written (eventfd, 8 bytes) when a completion can be reaped; -1 = none */
-    const void *arg;             /* the backend's own: struct zinf_io_fault_script, struct zinf_io_mem_opts; NULL = defaults */
+    const void *arg;             /* the backend's own: struct zinf_io_threads_opts, zinf_io_mem_opts, zinf_io_fault_script;
+                                  * NULL = defaults (fault needs its script). auto gives it to every backend: NULL there */
 };
 
 struct zinf_io_ops {
@@ -50,7 +51,8 @@ struct zinf_io_ops {
     int (*reap)(struct zinf_io *io, struct zinf_io_req **done, uint32_t min_nr, uint32_t max_nr, int timeout_ms);
     /* Required. NULL is fine; what is in flight is waited for first. */
     void (*close)(struct zinf_io *io);
-    /* Optional: registers memory for cheaper I/O. NULL = nothing to gain. -ENOMEM etc. leave the queue usable. */
+    /* Optional: registers memory for cheaper I/O, with nothing in flight (-EBUSY). NULL = nothing to gain. -ENOMEM etc.
+     * leave the queue usable. The memory must stay mapped until close. */
     int (*pin)(struct zinf_io *io, void *base, size_t nbytes);
 };
 

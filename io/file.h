@@ -37,10 +37,13 @@ struct zinf_file {
 
 enum zinf_file_mode { ZINF_FILE_READ, ZINF_FILE_WRITE /* must exist */, ZINF_FILE_CREATE /* must not exist, 0600 */ };
 
-/* Opens path, directly when the file system takes it (and want_direct), else buffered. Returns 0 or -errno with a line. */
+/* A regular file only. CREATE writes and truncates a first block to prove O_DIRECT; the others read one.
+ * Opens path, directly when the file system takes it (and want_direct), else buffered. Returns 0 or -errno with a line. */
 int zinf_file_open(const char *path, enum zinf_file_mode mode, bool want_direct, struct zinf_file *out, struct zinf_status *st);
 /* Allocates nbytes and writes every byte once (zeros), so that later writes change no metadata and lack of space shows now.
- * progress (optional) is called with the bytes done so far. Returns 0, -ENOSPC with need and free, or -errno. */
+ * nbytes is rounded up to off_align. progress (optional) is called with the bytes done so far. A buffered file holds at
+ * most 32 MiB of page cache meanwhile. Returns 0, -ENOSPC (-EDQUOT) with need and free, or -errno; then the file has the
+ * length it had, and the space is free again. */
 int zinf_file_preallocate(struct zinf_file *f, uint64_t nbytes, void (*progress)(void *ctx, uint64_t done, uint64_t total),
                           void *ctx, struct zinf_status *st);
 void zinf_file_close(struct zinf_file *f);        /* safe on a zeroed or closed file */

@@ -45,12 +45,12 @@ private:
 class LogLines {
 public:
     LogLines();
-    const zinf_log *log() const { return &log_; }
+    const struct zinf_log *log() const { return &log_; }
     std::vector<std::string> lines;
     size_t Count(const std::string &part) const;
 
 private:
-    zinf_log log_;
+    struct zinf_log log_;
 };
 
 /* Memory aligned to 64 KiB with guard bytes behind; data(8) is 8 past an aligned address. */
