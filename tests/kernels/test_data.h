@@ -38,12 +38,18 @@ public:
         state_ = state_ * 6364136223846793005u + 1442695040888963407u;
         return (uint32_t)(state_ >> 33) ^ (uint32_t)(state_ << 21 >> 32);
     }
-    uint64_t Below(uint64_t n) { return n ? (((uint64_t)Bits() << 32) | Bits()) % n : 0; }
+    uint64_t Below(uint64_t n)
+    {
+        uint64_t high = Bits();
+        return n ? (high << 32 | Bits()) % n : 0;
+    }
     double Uniform() { return (double)Bits() / 4294967296.0; }
     /* Finite, of either sign, with an exponent evenly spread over [lo, hi]. */
     float Value(int lo_exp, int hi_exp)
     {
-        double v = std::ldexp(1.0 + Uniform(), lo_exp + (int)Below((uint64_t)(hi_exp - lo_exp + 1)));
+        /* One draw per statement: compilers order the arguments of a call as they like. */
+        int exp = lo_exp + (int)Below((uint64_t)(hi_exp - lo_exp + 1));
+        double v = std::ldexp(1.0 + Uniform(), exp);
         return (float)(Bits() & 1 ? v : -v);
     }
 
