@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "swapper/schedule.h"
+#include "zinf/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,9 @@ struct zinf_lane_impl {
      * the mover's thread, in lane order. Returns 0 or -errno (then complete is not called). */
     int (*issue)(void *ctx, struct zinf_mover *m, const struct zinf_schedule *s, uint32_t op, const uint32_t *after,
                  uint32_t nr_after, struct zinf_status *st);
-    /* Optional. Called on the mover's thread whenever it wakes: reap, call zinf_mover_complete. NULL: completions come alone. */
+    /* Optional. Called on the mover's thread whenever it wakes and before it sleeps: reap, call zinf_mover_complete, and put
+     * the line of a failure in st. Must not block. A lane that has something to reap later signals zinf_mover_event_fd.
+     * -errno stops the run; operations in flight must still complete. NULL: completions come alone. */
     int (*poll)(void *ctx, struct zinf_mover *m, struct zinf_status *st);
     void *ctx;
     uint32_t depth;      /* operations in flight at most; 0 = no limit */

@@ -30,36 +30,45 @@ struct zinf_store_opts {
     const struct zinf_sched_plan *plan;   /* borrowed until close */
     void *device_base;                    /* plan->use[DEVICE] bytes of device memory, 4096-aligned, borrowed */
     void *host_base;                      /* plan->use[HOST] bytes, 4096-aligned, borrowed */
-    const char *const *dirs;              /* run folders, one per drive; NULL when the plan has no extents */
+    const char *const *dirs;              /* run folders, one per drive, borrowed; NULL when the plan has no extents */
     uint32_t nr_dirs;
     uint32_t rank;
-    struct zinf_io_queue_opts io;         /* as the user chose; event_fd is taken from here */
+    struct zinf_io_queue_opts io;         /* as the user chose; event_fd = the mover's */
+    uint32_t lane_depth;                  /* operations in flight on each drive lane; default 32 */
     bool direct;                          /* want O_DIRECT */
+    bool poison;                          /* fill free slots with NaN bytes (0xFF): at open, and when a READ takes one */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);   /* creation of the files; may be NULL */
     void *progress_ctx;
-    const struct zinf_log *log;
+    /* Moves bytes from, to or within device memory and is done when it returns. NULL: the device is the CPU, memcpy. */
+    void (*device_copy)(void *ctx, void *dst, const void *src, size_t nbytes);
+    void *device_copy_ctx;
+    const struct zinf_log *log;           /* borrowed until close; NULL = silent */
 };
 
-/* Free space is checked against the need of every drive before a byte is written. */
+/* Free space is checked against the need of every drive before a byte of a file is written. On failure *out is NULL and no
+ * file is left. Returns 0, -EINVAL, -ENOMEM, -ENOSPC or what the file system said, each with a line. */
 int  zinf_store_open(const struct zinf_store_opts *opts, struct zinf_store **out, struct zinf_status *st);
+/* NULL is fine; waits for what is in flight. The files stay: the run folder owns them. */
 void zinf_store_close(struct zinf_store *s);
 
-/* Address of a slot or home (part = grain for host weights: address of that grain's weights inside its unit). Extents have
- * none: NULL. */
+/* Address of a slot or home. part = grain: for weights on the host or in a WEIGHT slot, the address of that grain's weights
+ * inside its unit; elsewhere it is not looked at. Extents have none: NULL, and so has what the plan does not have. */
 void *zinf_store_addr(const struct zinf_store *s, struct zinf_loc loc, uint32_t part);
 void *zinf_store_device_fixed(const struct zinf_store *s);   /* spec.device_fixed_nbytes bytes */
-void *zinf_store_host_fixed(const struct zinf_store *s);
+void *zinf_store_host_fixed(const struct zinf_store *s);     /* spec.host_fixed_nbytes bytes */
 
-/* The nvme_read and nvme_write lanes. Fill lanes[...] of the mover with these. Poll must be called on either one (it reaps for
- * both: they share the queue). */
+/* The nvme_read and nvme_write lanes, for the mover's table. Both polls reap for both: they share the queue. Any other lane,
+ * or a plan without extents: a lane without issue. */
 struct zinf_lane_impl zinf_store_lane(struct zinf_store *s, enum zinf_lane lane);
 /* After a schedule has run: extent roles flip where it says so. */
 void zinf_store_seam(struct zinf_store *s, const struct zinf_schedule *sched);
+/* With opts.poison: fills the slots that op is the first to touch, for the lanes that are not the store's. */
+void zinf_store_poison(struct zinf_store *s, const struct zinf_schedule *sched, uint32_t op);
 
 /* Whole grains in and out, outside a schedule: initialisation, evaluation's end, export. weights and state are host buffers of
  * nr_elems * weight_nbytes and nr_elems * state_nbytes bytes (any address). put writes the homes the plan has on the host or
- * device and, where the plan has extents, the CURRENT one; get reads the newest copy, the drive's when there is one.
- * device_copy moves to and from device memory (NULL: the device is the CPU, memcpy). state may be NULL in get. */
+ * device and, where the plan has extents, the CURRENT one; get reads the newest copy, the drive's when there is one, else that
+ * of the tier the grain is updated in. state may be NULL in get. */
 int  zinf_store_put_grain(struct zinf_store *s, uint32_t grain, const void *weights, const void *state, struct zinf_status *st);
 int  zinf_store_get_grain(struct zinf_store *s, uint32_t grain, void *weights, void *state, struct zinf_status *st);
 
