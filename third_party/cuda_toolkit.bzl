@@ -34,7 +34,11 @@ cc_library(
         1 if headers else 0,
         repr(["-L%s/lib64" % home, "-lcudart_static", "-ldl", "-lrt", "-lpthread"] if headers else []),
     ))
-    rctx.file("defs.bzl", '"""What was found on this machine."""\n\nHAVE_NVCC = %s\nNVCC = "%s"\n' % (headers, nvcc or ""))
+    rctx.file("defs.bzl", """'''What was found on this machine.'''
+
+HAVE_NVCC = %s
+NVCC = "%s"
+""" % (headers, nvcc or ""))
 
 cuda_toolkit = repository_rule(
     implementation = _impl,

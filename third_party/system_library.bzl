@@ -2,8 +2,8 @@
 
 A small program that uses the library is compiled and linked. When that works the target carries the link flags and
 -DZINF_HAVE_<X>=1 for everything that depends on it; when it does not, an optional library becomes an empty target with
--DZINF_HAVE_<X>=0 and a required one stops the build with the package to install. Headers are those of the compiler's own
-search path, so nothing is copied or linked into the workspace.
+-DZINF_HAVE_<X>=0 and a required one stops the build with the package to install. Headers are those of the compiler's
+own search path, so nothing is copied or linked into the workspace.
 """
 
 def find_cc(rctx):

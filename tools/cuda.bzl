@@ -36,6 +36,6 @@ def cuda_library(name, src, hdrs, textual_hdrs = [], deps = [], visibility = Non
 def cuda_cc_test(name, tags = [], **kwargs):
     """zinf_cc_test for a suite that links a cuda_library."""
     if HAVE_NVCC:
-        zinf_cc_test(name = name, tags = tags + ["cuda"], **kwargs)
+        zinf_cc_test(name = name, tags = tags + ["cuda", "nosan"], **kwargs)
     else:
-        zinf_skipped_test(name = name, reason = "nvcc was not found", tags = tags + ["cuda"])
+        zinf_skipped_test(name = name, reason = "nvcc was not found", tags = tags + ["cuda", "nosan"])

@@ -11,8 +11,9 @@
 Tags that tools/test and .ci/run know:
   race      threaded; also runs under --config=tsan
   manual    long; only runs when named
-  slow      left out of the --config=asan run
-size: small (60 s, the default), medium (300 s), large (900 s); sanitizers get three times that by --test_timeout in CI.
+  slow      left out of the --config=asan run, as every size above medium is
+  nosan     says nothing more under a sanitizer; left out of the --config=asan run
+size: small (60 s, the default), medium (300 s), large (900 s); three times that under a sanitizer.
 """
 
 load("//tools:copts.bzl", "ZINF_CXX_COPTS")

@@ -80,7 +80,8 @@ int zinf_map(size_t nbytes, struct zinf_pool *pool, struct zinf_mapping *out, st
     m.base = mmap(NULL, m.nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m.base == MAP_FAILED) {
         rc = errno;
-        return zinf_fail(st, -ENOMEM, "%zu bytes of memory could not be mapped (%s); %s", m.nbytes, strerror(rc), advice);
+        return zinf_fail(st, -ENOMEM, "%zu bytes of memory could not be mapped (%s); %s", m.nbytes, strerror(rc),
+                         advice);
     }
     rc = touch_all(&m, page_nbytes, pool);
     if (rc) {

@@ -22,8 +22,8 @@ struct zinf_mapping {
 int zinf_map(size_t nbytes, struct zinf_pool *pool, struct zinf_mapping *out, struct zinf_status *st);
 void zinf_unmap(struct zinf_mapping *m);
 
-/* min(MemAvailable, cgroup limit - (use - reclaimable file cache)); 0 when nothing can be read. root is "" or, in a
- * test, a folder that holds proc/ and sys/ look-alikes. */
+/* min(MemAvailable, cgroup limit - (use - reclaimable file cache)), at least 1; 0 when nothing can be read.
+ * root is "" or, in a test, a folder that holds proc/ and sys/ look-alikes. */
 uint64_t zinf_host_available_nbytes(const char *root);
 /* Resident set now and at its peak (VmRSS, VmHWM), in bytes; 0 when unknown. */
 uint64_t zinf_rss_nbytes(void);

@@ -1,8 +1,8 @@
 /* zinf/base/pool.c - workers that take tiles of open loops first, then queued jobs.
  *
- * A loop lives on its caller's stack and is listed in the pool while it has tiles to give. Tiles are claimed by an atomic
- * counter; a worker that helps is counted in nr_helpers under the lock, and the caller leaves only when that is 0, so a
- * helper never touches a loop that is gone. A caller waits for helpers of its own loop only, and helpers come from a
+ * A loop lives on its caller's stack and is listed in the pool while it has tiles to give. Tiles are claimed by an
+ * atomic counter; a worker that helps is counted in nr_helpers under the lock, and the caller leaves only when that is
+ * 0, so a helper never touches a loop that is gone. A caller waits for helpers of its own loop only, and helpers come from a
  * worker's outermost level only: waits follow the nesting of loops and cannot form a ring. */
 #define _GNU_SOURCE
 #include "zinf/base/pool.h"
@@ -227,8 +227,8 @@ int zinf_pool_open(uint32_t nr_threads, struct zinf_pool **out, struct zinf_stat
     rc = start_workers(pool, &nr_created);
     if (rc) {
         destroy(pool, nr_created);
-        return zinf_fail(st, rc, "thread %u of %u could not start: set zinf.threads lower, or raise the limit on processes",
-                         (unsigned)nr_created + 1, (unsigned)nr_threads);
+        return zinf_fail(st, rc, "thread %u of %u could not start: set zinf.threads lower, or raise the limit on "
+                         "processes", (unsigned)nr_created + 1, (unsigned)nr_threads);
     }
     pthread_mutex_lock(&pool->mu);
     while (pool->nr_started < nr_threads)

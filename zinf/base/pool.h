@@ -23,7 +23,8 @@ struct zinf_pool_job {
     struct zinf_pool_job *next;           /* the pool's, while queued */
 };
 
-/* nr_threads workers, each checked at its start to have neither FTZ nor DAZ set. Returns 0, -EINVAL, -ENOMEM, -EAGAIN. */
+/* nr_threads workers, each checked at its start to have neither FTZ nor DAZ set.
+ * Returns 0, -EINVAL, -ENOMEM, -EAGAIN. */
 int zinf_pool_open(uint32_t nr_threads, struct zinf_pool **out, struct zinf_status *st);
 /* Runs what is queued, then ends the workers. NULL is fine. Not from a worker. */
 void zinf_pool_close(struct zinf_pool *pool);
