@@ -34,6 +34,9 @@ void zinf_program_free(struct zinf_program *g);
 /* Slots in use at once when the program runs one operation at a time, per class. 0 or -ENOMEM. */
 int zinf_program_peaks(const struct zinf_program *g, uint32_t peak[ZINF_NR_CLASSES]);
 
+/* Sum of count x size, homes and fixed areas per tier (DEVICE, HOST); UINT64_MAX when it does not fit in 64 bits. */
+void zinf_plan_ledger(const struct zinf_sched_plan *p, uint64_t use[2]);
+
 /* Makes room for need elements in *(void **)array, doubling; false = out of memory. */
 bool zinf_sched_grow(void *array, uint32_t *cap, uint64_t need, size_t elem_nbytes);
 
