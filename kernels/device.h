@@ -35,7 +35,8 @@ enum zinf_copy_dir { ZINF_COPY_H2D, ZINF_COPY_D2H, ZINF_COPY_D2D };
 
 struct zinf_device_opts {
     struct zinf_pool *pool;           /* borrowed until close; the CPU device computes on it */
-    size_t scratch_nbytes;            /* per worker, for converted tiles and partial sums; taken from scratch_base */
+    size_t scratch_nbytes;            /* per worker, for converted tiles and partial sums; at least what the device asks
+                                         (zinf_cpu_scratch_nbytes); 0 with a NULL scratch_base */
     void  *scratch_base;              /* (nr_threads + 1) * scratch_nbytes bytes of the device arena, 64-byte aligned;
                                          NULL = the device allocates them itself (tests) */
     const struct zinf_log *log;
@@ -55,7 +56,7 @@ struct zinf_gemm {
 
 /* Causal attention with grouped heads: q [batch*seq, nr_heads*head_dim], k, v [batch*seq, nr_kv_heads*head_dim], all fp32
  * with the given row strides (elements); o likewise; lse [batch, nr_heads, seq] fp32 (log-sum-exp of scaled scores).
- * nr_heads is a multiple of nr_kv_heads. scale multiplies scores. window 0 = none, else a token sees itself and the
+ * nr_heads is a multiple of nr_kv_heads, head_dim is even and at most 1024. scale multiplies scores. window 0 = none, else a token sees itself and the
  * window - 1 tokens before it. Memory is linear in seq. Source: Dao et al., FlashAttention, 2022 (online softmax). */
 struct zinf_attention {
     uint64_t batch, seq, nr_heads, nr_kv_heads, head_dim, window;
@@ -106,7 +107,7 @@ struct zinf_device_ops {
     /* Waits on the calling thread (not a worker) until everything enqueued so far has run. */
     int  (*stream_sync)(struct zinf_stream *s);
     int  (*event_open)(struct zinf_device *dev, struct zinf_event **out);
-    void (*event_close)(struct zinf_event *e);
+    void (*event_close)(struct zinf_event *e);            /* NULL is fine; not while an item that names it is queued */
 
     /* Everything below is called inside a zinf_stream_fn, with its stream. Returns 0 or -errno. */
     int (*copy)(struct zinf_stream *s, void *dst, const void *src, size_t nbytes, enum zinf_copy_dir dir);
@@ -142,24 +143,35 @@ struct zinf_device_ops {
     int (*update)(struct zinf_stream *s, const struct zinf_update *u, uint32_t *bad);
 };
 
-/* One piece of work on a stream. The caller owns it and everything it points to from enqueue until notify. */
+/* One piece of work on a stream. The caller gives up the item and everything it points to from enqueue until notify is called
+ * (without a notify: until stream_sync of a later moment returns); inside notify all of it may be reused, enqueued again
+ * included. notify calls of one stream come one at a time and in order; they should be short.
+ *
+ * An item waits for what its events were armed for when it was enqueued: arming an event again afterwards, for the next step,
+ * neither holds it back nor lets it go early. An event that was never armed counts as recorded. Enqueue from several threads
+ * at once is allowed; it then is the caller who knows what comes before what. */
 struct zinf_stream_item {
     zinf_stream_fn fn;
     void *arg;
     struct zinf_event *const *waits;  /* events of other streams that this work needs */
     uint32_t nr_waits;
-    struct zinf_event *done;          /* recorded when the work is done; an event is armed at enqueue, so enqueue before a
-                                         waiter is enqueued */
+    struct zinf_event *done;          /* armed at enqueue, recorded when the work is done; may be NULL */
     void (*notify)(void *arg);        /* called once, from any thread, after the work is done */
     void *notify_arg;
-    struct zinf_stream_item *next;    /* the stream's */
+    /* The device's, from enqueue to notify; nothing to initialise. */
+    struct zinf_stream_item *next, *next_armed, *next_waiter;
+    struct zinf_stream *stream;
+    uint64_t seq;
+    uint32_t nr_passed;
 };
 
 extern const struct zinf_device_ops zinf_cpu_device_ops;
 
-/* The CPU device: runs fn(s, arg) now, on the caller, when the stream is idle. For tests and for cpu-lane work. */
+/* The CPU device: a stream of the device itself whose enqueue runs fn(s, arg) on the caller when the stream is idle and the
+ * waits are recorded. The operations may also be called with it outside a zinf_stream_fn, from a worker or from one other
+ * thread at a time. For tests and for cpu-lane work. */
 struct zinf_stream *zinf_cpu_stream_now(struct zinf_device *dev);
-/* The pool and the worker index inside a zinf_stream_fn on the CPU device; for layers written by hand. */
+/* The pool that a stream of the CPU device runs on; for layers written by hand. */
 struct zinf_pool *zinf_cpu_stream_pool(struct zinf_stream *s);
 
 #ifdef __cplusplus
