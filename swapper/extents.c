@@ -8,14 +8,20 @@
 #include "zinf/base/align.h"
 #include "zinf/base/size.h"
 
-static uint64_t weight_nbytes(const struct zinf_sched_plan *p, uint32_t grain)
+static uint64_t weight_nbytes(const struct zinf_sched_plan *p, uint32_t grain, uint32_t align_nbytes)
 {
-    return p->extents_weight ? zinf_align_up(p->grains[grain].nr_elems * p->spec.weight_nbytes, ZINF_EXTENT_ALIGN) : 0;
+    return p->extents_weight ? zinf_align_up(p->grains[grain].nr_elems * p->spec.weight_nbytes, align_nbytes) : 0;
 }
 
-static uint64_t state_nbytes(const struct zinf_sched_plan *p, uint32_t grain)
+static uint64_t state_nbytes(const struct zinf_sched_plan *p, uint32_t grain, uint32_t align_nbytes)
 {
-    return p->extents_state ? zinf_align_up(p->grains[grain].nr_elems * p->spec.state_nbytes, ZINF_EXTENT_ALIGN) : 0;
+    return p->extents_state ? zinf_align_up(p->grains[grain].nr_elems * p->spec.state_nbytes, align_nbytes) : 0;
+}
+
+/* Both roles of everything a grain has. */
+static uint64_t grain_nbytes(const struct zinf_sched_plan *p, uint32_t grain, uint32_t align_nbytes)
+{
+    return 2 * (weight_nbytes(p, grain, align_nbytes) + state_nbytes(p, grain, align_nbytes));
 }
 
 /* What is left of the file system that drive d lies on. */
@@ -33,7 +39,7 @@ static int no_space(const struct zinf_sched_plan *p, const struct zinf_drive *dr
 {
     uint64_t need = 0, have = 0;
     for (uint32_t g = 0; g < p->nr_grains; g++)
-        need += 2 * (weight_nbytes(p, g) + state_nbytes(p, g));
+        need += grain_nbytes(p, g, drives[0].align_nbytes);
     char paths[256] = "", need_text[16], have_text[16];
     size_t at = 0;
     for (uint32_t d = 0; d < nr_drives; d++) {
@@ -56,15 +62,15 @@ static int deal(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint
     for (uint32_t d = 0; d < nr_drives; d++)
         drives[d].nbytes = 0;
     for (uint32_t g = 0; g < p->nr_grains; g++) {
-        uint64_t nbytes = 2 * (weight_nbytes(p, g) + state_nbytes(p, g));
         uint32_t best = nr_drives;
         for (uint32_t d = 0; d < nr_drives; d++)
-            if (room(drives, nr_drives, d) >= nbytes && (best == nr_drives || drives[d].nbytes < drives[best].nbytes))
+            if (room(drives, nr_drives, d) >= grain_nbytes(p, g, drives[d].align_nbytes) &&
+                (best == nr_drives || drives[d].nbytes < drives[best].nbytes))
                 best = d;
         if (best == nr_drives)
             return no_space(p, drives, nr_drives, st);
         extents[g].drive = best;
-        drives[best].nbytes += nbytes;
+        drives[best].nbytes += grain_nbytes(p, g, drives[best].align_nbytes);
     }
     return 0;
 }
@@ -84,7 +90,7 @@ int zinf_extents_make(const struct zinf_sched_plan *p, struct zinf_drive *drives
                         continue;
                     uint64_t *off = area < 2 ? extents[g].weight_off_bytes : extents[g].state_off_bytes;
                     off[area % 2] = at;
-                    at += area < 2 ? weight_nbytes(p, g) : state_nbytes(p, g);
+                    at += area < 2 ? weight_nbytes(p, g, drives[d].align_nbytes) : state_nbytes(p, g, drives[d].align_nbytes);
                 }
             }
         }

@@ -16,12 +16,13 @@
 extern "C" {
 #endif
 
-#define ZINF_EXTENT_ALIGN 4096
+#define ZINF_EXTENT_ALIGN 4096u
 
 struct zinf_drive {
     const char *dir;         /* for messages; borrowed */
     uint64_t fs_id;          /* drives with the same one share their free space */
     uint64_t free_nbytes;
+    uint32_t align_nbytes;   /* a multiple of ZINF_EXTENT_ALIGN: extents start here, so that no block has two owners */
     uint64_t nbytes;         /* out: length of its file */
 };
 struct zinf_extent {         /* of one grain */

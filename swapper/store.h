@@ -8,7 +8,8 @@
  *   pieces one after another in the order the update uses them (bf16: lo, m, v; fp32: m, v), each nr_elems long.
  *   With several drives the grains are dealt out evenly by bytes within each drive's free space.
  *
- * Threads: the store belongs to the thread that opened it (the mover's), addresses may be used anywhere. */
+ * Threads: the store belongs to the thread that opened it (the one that runs the mover: its I/O queue takes no other);
+ * addresses may be used anywhere. */
 #ifndef ZINF_SWAPPER_STORE_H_
 #define ZINF_SWAPPER_STORE_H_
 
