@@ -37,6 +37,10 @@ int zinf_program_peaks(const struct zinf_program *g, uint32_t peak[ZINF_NR_CLASS
 /* Sum of count x size, homes and fixed areas per tier (DEVICE, HOST); UINT64_MAX when it does not fit in 64 bits. */
 void zinf_plan_ledger(const struct zinf_sched_plan *p, uint64_t use[2]);
 
+/* NULL when an operation's numbers, lane, bytes and accesses are what its name and the plan ask for, else what is wrong. */
+const char *zinf_op_expect(const struct zinf_sched_plan *p, const struct zinf_op *o, const struct zinf_access *rd_first,
+                           const struct zinf_access *wr_first);
+
 /* Makes room for need elements in *(void **)array, doubling; false = out of memory. */
 bool zinf_sched_grow(void *array, uint32_t *cap, uint64_t need, size_t elem_nbytes);
 
