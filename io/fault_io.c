@@ -169,12 +169,14 @@ static void unmatch(struct zinf_io *io, enum zinf_io_dir dir, uint32_t winner)
         io->counts[winner].nr_acted--;
 }
 
-/* What really moves of half a request. */
+/* What the inner backend is asked for half a request. A read is whole, and spoilt behind the half when it is back. */
 static size_t half_moved(const struct zinf_io_req *req)
 {
     size_t half = req->nbytes / 2;
     int flags = fcntl(req->fd, F_GETFL);
 
+    if (req->dir == ZINF_IO_READ)
+        return half ? req->nbytes : 0;
     return flags >= 0 && (flags & O_DIRECT) ? half / SECTOR_NBYTES * SECTOR_NBYTES : half;
 }
 
@@ -189,8 +191,6 @@ static bool decide(struct slot *s)
             return false;
         s->inner.nbytes = half_moved(s->outer);
         s->res = (int64_t)(s->outer->nbytes / 2);
-        if (s->outer->dir == ZINF_IO_READ)       /* bytes that no disk delivered must not look right by luck */
-            memset(s->outer->buf, 0xa5, s->outer->nbytes);
         s->state = READY;
         return s->inner.nbytes == 0;
     case ZINF_IO_FAULT_RESULT:
@@ -284,8 +284,10 @@ static void inner_done(struct zinf_io *io, struct slot *s)
             s->nr_ticks = s->arg;
         }
     } else if (s->action == ZINF_IO_FAULT_SHORT && s->outer->dir != ZINF_IO_SYNC) {
-        if (res != (int64_t)s->inner.nbytes)
+        if (res < s->res && (s->outer->dir == ZINF_IO_READ || res != (int64_t)s->inner.nbytes))
             s->res = res;            /* the file ended, or the inner backend failed, before the half */
+        else if (s->outer->dir == ZINF_IO_READ)      /* what was not delivered must not look right by luck */
+            memset((char *)s->outer->buf + s->res, 0xa5, s->outer->nbytes - (size_t)s->res);
     } else {
         s->res = res;
         if (s->action == ZINF_IO_FAULT_FLIP && s->outer->dir == ZINF_IO_READ && res > 0)
@@ -343,28 +345,26 @@ static uint32_t hand_out(struct zinf_io *io, struct zinf_io_req **done, uint32_t
     return k;
 }
 
-/* One reap has passed for what is delayed. Returns whether anything still is, or became ready. */
-static bool tick(struct zinf_io *io)
+/* One reap has passed for what is delayed. */
+static void tick(struct zinf_io *io)
 {
-    bool any = false;
+    for (uint32_t i = 0; i < io->depth; i++)
+        if (io->slots[i].state == HELD && --io->slots[i].nr_ticks <= 0)
+            io->slots[i].state = READY;
+}
 
-    for (uint32_t i = 0; i < io->depth; i++) {
-        struct slot *s = &io->slots[i];
-
-        if (s->state != HELD)
-            continue;
-        any = true;
-        if (--s->nr_ticks <= 0)
-            s->state = READY;
-    }
-    return any;
+static bool any_held(const struct zinf_io *io)
+{
+    for (uint32_t i = 0; i < io->depth; i++)
+        if (io->slots[i].state == HELD)
+            return true;
+    return false;
 }
 
 static int fault_reap(struct zinf_io *io, struct zinf_io_req **done, uint32_t min_nr, uint32_t max_nr, int timeout_ms)
 {
     struct timespec until = zinf_io_deadline(timeout_ms);
     uint32_t k = 0;
-    bool held;
     int rc;
 
     if (min_nr > io->nr_used || min_nr > max_nr)
@@ -372,12 +372,12 @@ static int fault_reap(struct zinf_io *io, struct zinf_io_req **done, uint32_t mi
     for (;;) {
         int left_ms = timeout_ms < 0 ? -1 : zinf_io_remaining_ms(&until);
 
-        held = tick(io);
+        tick(io);
         rc = reap_inner(io, 0, 0);
         k += hand_out(io, done + k, max_nr - k);
         if (k >= min_nr || left_ms == 0 || (rc < 0 && rc != -EINTR))
             break;
-        if (held || rc > 0)
+        if (any_held(io) || rc > 0)
             continue;
         if (io->nr_inner) {
             rc = reap_inner(io, 1, left_ms);
@@ -390,7 +390,7 @@ static int fault_reap(struct zinf_io *io, struct zinf_io_req **done, uint32_t mi
             break;
     }
     /* Delayed completions need more calls, and what max_nr cut off needs another: the owner must not sleep. */
-    if (held || pick(io))
+    if (any_held(io) || pick(io))
         zinf_io_signal(io->event_fd);
     return k || rc >= 0 ? (int)k : rc;
 }

@@ -16,8 +16,8 @@ extern "C" {
 #endif
 
 enum zinf_io_fault_action {
-    ZINF_IO_FAULT_SHORT,     /* reports half of nbytes, rounded down, and moves no more than that (whole 512-byte
-                              * sectors under O_DIRECT, which cannot move less) */
+    ZINF_IO_FAULT_SHORT,     /* reports half of nbytes, rounded down, and moves no more than that (a write under
+                              * O_DIRECT only the whole 512-byte sectors of it; what a read leaves is spoilt) */
     ZINF_IO_FAULT_RESULT,    /* reports arg, moves nothing: 0, or a negative errno */
     ZINF_IO_FAULT_DELAY,     /* completes arg calls of reap later than it would */
     ZINF_IO_FAULT_NEVER,     /* never completes; close does not wait for it */

@@ -310,13 +310,12 @@ static void advance(struct zinf_io_queue *q, struct slot *s, size_t res)
         complete_slot(q, s);
         return;
     }
-    if (s->nr_stalls && s->op->dir == ZINF_IO_READ && file_ends_at(s->op->file, s->start + s->moved_nbytes, &size)) {
-        snprintf(why, sizeof(why), "the file ends at %llu", (unsigned long long)size);
-        fail_slot(q, s, -EIO, why);
-        return;
-    }
     if (s->nr_stalls > MAX_STALLS) {
-        snprintf(why, sizeof(why), "no progress in %u attempts", s->nr_stalls);
+        /* The end of the file is told only now: a size on disk says nothing about a backend that keeps the bytes. */
+        if (s->op->dir == ZINF_IO_READ && file_ends_at(s->op->file, s->start + s->moved_nbytes, &size))
+            snprintf(why, sizeof(why), "the file ends at %llu", (unsigned long long)size);
+        else
+            snprintf(why, sizeof(why), "no progress in %u attempts", s->nr_stalls);
         fail_slot(q, s, -EIO, why);
         return;
     }
@@ -579,13 +578,12 @@ int zinf_io_queue_open(const struct zinf_io_queue_opts *opts, struct zinf_io_que
     q->log = opts->log;
     q->waiting_end = &q->waiting;
     q->finished_end = &q->finished;
-    rc = allocate(q);
+    rc = open_backend(q, opts, st);        /* first: it bounds the depth */
     if (rc)
-        zinf_fail(st, rc, "no memory for an I/O queue of depth %u; lower the depth", q->depth);
-    else
-        rc = open_backend(q, opts, st);
-    if (rc) {
         q->io = NULL;
+    else if ((rc = allocate(q)) != 0)
+        zinf_fail(st, rc, "no memory for an I/O queue of depth %u; lower the depth", q->depth);
+    if (rc) {
         zinf_io_queue_close(q);
         return rc;
     }

@@ -48,7 +48,6 @@ static const char *refusal_reason(int rc)
     switch (-rc) {
     case ENOSYS: return "the kernel has no io_uring, or a container's seccomp profile hides it";
     case EPERM: return "not permitted: sysctl kernel.io_uring_disabled, or a container's seccomp profile";
-    case ENOMEM: return "no memory for its rings: raise the locked-memory limit (ulimit -l) or lower the depth";
     case EINVAL: return "the kernel does not take this depth or is too old";
     default: return "unexpected";
     }
@@ -80,8 +79,13 @@ static int setup(struct io_uring *ring, uint32_t depth, bool *deferred)
 
 static int fail_setup(int rc, struct zinf_status *st)
 {
+    struct rlimit rl = { 0, 0 };
+
     if (rc == -EOPNOTSUPP)
         return zinf_fail(st, rc, "io_uring refused: the kernel is older than 5.11");
+    if (rc == -ENOMEM && getrlimit(RLIMIT_MEMLOCK, &rl) == 0)
+        return zinf_fail(st, rc, "io_uring refused: errno %d, no memory for its rings; raise the locked-memory limit of %llu bytes "
+                         "(ulimit -l) or lower the depth", -rc, (unsigned long long)rl.rlim_cur);
     return zinf_fail(st, rc, "io_uring refused: errno %d, %s", -rc, refusal_reason(rc));
 }
 
