@@ -152,7 +152,8 @@ static int delete_locked(int dir_fd, const char *name, int folder_fd, uint64_t *
         return rc;
     if (unlinkat(folder_fd, LOCK_NAME, 0) < 0 && errno != ENOENT)
         return -errno;
-    return unlinkat(dir_fd, hidden, AT_REMOVEDIR) < 0 ? -errno : 0;
+    /* Empty and without a lock: a sweeper may have taken it already. */
+    return unlinkat(dir_fd, hidden, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 /* ---- making ---- */
