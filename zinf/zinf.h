@@ -150,7 +150,7 @@ struct zinf_run_info {
     uint32_t threads;
     bool     direct;                        /* O_DIRECT on every drive */
     char     io_backend[16];                /* "io_uring" ... or "none" */
-    char     isa[16], gemm[32];
+    char     device[64];                    /* "cpu avx2 gemm=openblas(Zen)" */
     char     state_dir[1024];               /* first run folder, "" without */
 };
 
