@@ -257,7 +257,7 @@ static int drive_run(struct zinf_store *s, uint32_t grain, enum zinf_io_dir dir,
 static int put(struct zinf_store *s, uint32_t grain, bool state, const void *src, uint64_t nbytes, struct zinf_status *st)
 {
     struct places at = state ? state_places(s, grain) : weight_places(s, grain);
-    if (at.host)
+    if (at.host && at.host != src)      /* a caller may have put the grain together in its home */
         memcpy(at.host, src, nbytes);
     if (at.device)
         device_copy(s, at.device, src, nbytes);

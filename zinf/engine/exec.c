@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "zinf/base/clock.h"
 #include "zinf/base/philox.h"
 
 struct op_run {
@@ -29,6 +30,7 @@ struct zinf_exec {
     struct zinf_event **waits;                      /* max_deps: an operation's are at its place in schedule.deps */
     uint32_t max_ops;
     uint64_t nr_delays;
+    uint64_t busy_ns[ZINF_NR_LANES];                /* time spent in operations of stream lanes, since the last take */
 };
 
 /* Tests only: another interleaving every time, the same ones for the same seed. */
@@ -44,8 +46,12 @@ static void delay(const struct zinf_engine_hooks *h, uint64_t n)
 
 static void run_body(struct op_run *r, struct zinf_stream *s)
 {
+    uint64_t from;
+
     delay(&r->exec->t->hooks, __atomic_fetch_add(&r->exec->nr_delays, 1, __ATOMIC_RELAXED));
+    from = zinf_now_ns(&zinf_clock_system);
     r->rc = zinf_op_run(r->exec->t, r->sched, r->op, s, &r->st);
+    __atomic_fetch_add(&r->exec->busy_ns[r->sched->ops[r->op].lane], zinf_now_ns(&zinf_clock_system) - from, __ATOMIC_RELAXED);
 }
 
 static void stream_body(struct zinf_stream *s, void *arg)
@@ -178,6 +184,16 @@ void zinf_exec_close(struct zinf_exec *e)
     free(e->events);
     free(e->waits);
     free(e);
+}
+
+void zinf_exec_take_busy(struct zinf_exec *e, struct zinf_mover_stats *stats)
+{
+    for (int l = 0; l < ZINF_NR_LANES; l++) {
+        uint64_t ns = __atomic_exchange_n(&e->busy_ns[l], 0, __ATOMIC_RELAXED);
+
+        if (zinf_lane_is_stream((enum zinf_lane)l))
+            stats->lane[l].busy_ns = ns;
+    }
 }
 
 void zinf_exec_failure(const struct zinf_exec *e, const struct zinf_schedule *s, struct zinf_status *st)

@@ -187,6 +187,7 @@ static int run(struct zinf_trainer *t, enum zinf_sched_kind kind, struct zinf_mo
 
     stats = stats ? stats : &local;
     rc = zinf_mover_run(t->mover, s, stats, NULL, st);
+    zinf_exec_take_busy(t->exec, stats);
     if (rc) {
         t->broken = true;
         zinf_exec_failure(t->exec, s, st);
