@@ -2,8 +2,8 @@
  *
  * A loop lives on its caller's stack and is listed in the pool while it has tiles to give. Tiles are claimed by an
  * atomic counter; a worker that helps is counted in nr_helpers under the lock, and the caller leaves only when that is
- * 0, so a helper never touches a loop that is gone. A caller waits for helpers of its own loop only, and helpers come from a
- * worker's outermost level only: waits follow the nesting of loops and cannot form a ring. */
+ * 0, so a helper never touches a loop that is gone. A caller waits for helpers of its own loop only, and helpers come
+ * from a worker's outermost level only: waits follow the nesting of loops and cannot form a ring. */
 #define _GNU_SOURCE
 #include "zinf/base/pool.h"
 
