@@ -57,7 +57,7 @@ BEGIN {
     word["TO" "DO"] = 1
     word["FIX" "ME"] = 1
     word["XX" "X"] = 1
-    columns_max = 144
+    columns_max = 160
 }
 
 FNR == 1 {
