@@ -141,6 +141,7 @@ struct zinf_step {
 
 struct zinf_run_info {
     uint64_t nr_params;                     /* elements, padding not counted */
+    uint64_t steps_per_epoch;               /* whole batches in the training samples, at least 1 */
     uint64_t budget_nbytes[ZINF_API_TIERS]; /* nvme: free space at start */
     uint64_t use_nbytes[ZINF_API_TIERS];    /* the plan's ledger; nvme: files */
     uint64_t peak_nbytes[ZINF_API_TIERS];   /* occupied at once so far */
@@ -154,6 +155,8 @@ struct zinf_run_info {
     char     state_dir[1024];               /* first run folder, "" without */
 };
 
+/* Opens everything, checks everything, initialises the state. -EINVAL: configuration, model or budgets cannot work (nothing was
+ * written); else -errno of what failed. On failure *out is NULL. */
 int  zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer **out, struct zinf_status *st);
 /* One optimizer step: every micro-batch, exact clipping, the update (its last part runs at the start of the next step or in
  * the next flush). A gradient that is not finite stops the run: -EDOM names iteration and tensor. */

@@ -86,7 +86,7 @@ TEST(Trainer, OneByteUnderTheMinimumIsRefusedAndTheMinimumTrains) {
     EXPECT_LE(at.info.peak_nbytes[tier], min);
     budget = at.info.minimum_nbytes[tier] - 1;
     Outcome under = bench.Run(tight);
-    EXPECT_EQ(-ENOSPC, under.rc);
+    EXPECT_EQ(-EINVAL, under.rc);
     EXPECT_NE(std::string::npos, under.message.find(key)) << under.message;
     EXPECT_NE(std::string::npos, under.message.find(std::to_string(at.info.minimum_nbytes[tier]))) << under.message;
     EXPECT_TRUE(under.losses.empty());

@@ -132,10 +132,8 @@ static int plan_with_grains(struct zinf_trainer *t, struct zinf_sched_spec *spec
         rc = zinf_plan_make(spec, &policy, &rates, budget, &t->plan, &why);
         if (!rc && (smallest || spec->state_tier != ZINF_TIER_NVME || t->plan->class_count[ZINF_CLASS_STATE] >= 3))
             return 0;
-        if (rc && (rc != -ENOSPC || smallest)) {
-            *st = why;
-            return rc;
-        }
+        if (rc && (rc != -ENOSPC || smallest))
+            return zinf_fail(st, rc == -ENOSPC ? -EINVAL : rc, "%s", why.text);
         zinf_plan_free(t->plan);
         t->plan = NULL;
         grain = zinf_max_u64(zinf_align_down(grain / 2, ZINF_NORM_CHUNK), ZINF_NORM_CHUNK);

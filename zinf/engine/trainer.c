@@ -354,6 +354,8 @@ void zinf_trainer_info(struct zinf_trainer *t, struct zinf_run_info *out)
     memset(out, 0, sizeof(*out));
     zinf_store_info(t->store, &info);
     out->nr_params = t->part.nr_elems;
+    out->steps_per_epoch = t->source->nr_samples(t->source->ctx, ZINF_TRAIN) / ((uint64_t)t->batch.nr_micro * t->batch.batch);
+    out->steps_per_epoch += !out->steps_per_epoch;
     for (int tier = 0; tier < 2; tier++) {
         out->budget_nbytes[tier] = t->budget_nbytes[tier];
         out->use_nbytes[tier] = t->plan->use[tier];

@@ -24,6 +24,7 @@ struct zinf_progress;
 /* to_terminal: lines replace each other (cut to the terminal's width); else every line ends in a newline and only every
  * every-th step (0 = 1) and the last one are printed. Writes to standard output. Returns NULL when out of memory. */
 struct zinf_progress *zinf_progress_open(bool to_terminal, uint64_t nr_steps, uint64_t every);
+void zinf_progress_set_steps(struct zinf_progress *p, uint64_t nr_steps);     /* known later: one epoch */
 void zinf_progress_step(struct zinf_progress *p, const struct zinf_step *s, const struct zinf_run_info *info);
 /* Start-up work: "initialising 45%". */
 void zinf_progress_setup(struct zinf_progress *p, const char *what, uint64_t done, uint64_t total);
