@@ -29,11 +29,11 @@ struct Plan : zinf_sched_plan {
 
 struct Mover {
     explicit Mover(const zinf_lane_impl *lanes, bool serial = false, const zinf_clock *clock = nullptr,
-                   uint32_t quiet_ms = 0, const struct zinf_log *log = nullptr)
+                   uint32_t quiet_ms = 0, const struct zinf_log *log = nullptr, const zinf_sched_plan *real = nullptr)
     {
         Plan plan;
         zinf_mover_opts o{};
-        o.lanes = lanes, o.plan = &plan, o.max_ops = 256, o.serial = serial;
+        o.lanes = lanes, o.plan = real ? real : &plan, o.max_ops = real ? 4096 : 256, o.serial = serial;
         o.clock = clock, o.quiet_ms = quiet_ms, o.log = log;
         zinf_status st{};
         EXPECT_EQ(zinf_mover_open(&o, &m, &st), 0) << st.text;
@@ -262,6 +262,47 @@ TEST(Mover, SerialIsListOrderOneAtATime)
             ASSERT_LT(lanes.end[i], lanes.start[i + 1]);
         EXPECT_EQ(lanes.max_running, 1u);
     }
+}
+
+/* What the builder makes and the checker proves, with real threads: the ledger has nothing to say. */
+TEST(Mover, BuiltSchedulesRunUnderAnyTiming)
+{
+    const uint64_t units[] = {8192, 12288, 4096, 0, 20480, 8192};
+    const uint32_t layers[] = {1, 2, 3, 4};
+    const std::pair<zinf_tier, zinf_tier> tiers[] = {{ZINF_TIER_NVME, ZINF_TIER_NVME}, {ZINF_TIER_HOST, ZINF_TIER_NVME},
+                                                     {ZINF_TIER_NVME, ZINF_TIER_HOST}, {ZINF_TIER_DEVICE, ZINF_TIER_DEVICE}};
+    uint32_t seed = 0;
+    for (auto [weights, state] : tiers)
+        for (uint32_t window : {0u, 2u})
+            for (bool serial : {false, true}) {
+                zinf_sched_spec m{};
+                m.nr_units = 6, m.unit_elems = units, m.embed_unit = 0, m.head_unit = 5;
+                m.nr_layers = 4, m.layer_units = layers, m.nr_micro = 2, m.act_nbytes = 4096;
+                m.weight_nbytes = 2, m.state_nbytes = 10, m.grad_nbytes = 2, m.grain_elems = 8192;
+                m.weight_tier = weights, m.state_tier = state;
+                zinf_sched_policy policy{window, false};
+                zinf_sched_budget budget{1ull << 30, 1ull << 30};
+                zinf_sched_plan *p = nullptr;
+                zinf_status st{};
+                ASSERT_EQ(zinf_plan_make(&m, &policy, &zinf_sched_default_rates, &budget, &p, &st), 0) << st.text;
+                ThreadLanes lanes(3, ++seed, 8);
+                {
+                    Mover mover(lanes.lanes, serial, nullptr, 0, nullptr, p);
+                    for (zinf_sched_kind kind : {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH, ZINF_SCHED_EVAL}) {
+                        zinf_schedule *s = nullptr;
+                        ASSERT_EQ(zinf_schedule_build(p, kind, &s, &st), 0) << st.text;
+                        lanes.Reset(s->nr_ops);
+                        EXPECT_EQ(mover.Run(s), 0) << mover.Text();
+                        for (uint32_t i = 0; i < s->nr_ops; i++)
+                            for (uint32_t d = 0; d < s->ops[i].nr_deps; d++)
+                                ASSERT_LT(lanes.end[s->deps[s->ops[i].dep + d]], lanes.start[i]);
+                        for (uint32_t c = 0; c < ZINF_NR_CLASSES; c++)
+                            EXPECT_LE(mover.stats.peak_slots[c], p->class_count[c]) << zinf_class_name((zinf_class)c);
+                        zinf_schedule_free(s);
+                    }
+                }
+                zinf_plan_free(p);
+            }
 }
 
 TEST(Mover, FailureOfAnyOperationStopsWhatDependsOnItAndDrains)
