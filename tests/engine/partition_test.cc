@@ -1,3 +1,4 @@
+/* tests/engine/partition_test.cc - how a model is cut into units and shards. */
 #include "zinf/engine/partition.h"
 
 #include <gtest/gtest.h>

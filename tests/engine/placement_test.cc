@@ -1,4 +1,4 @@
-// P1: on one machine, for one numeric plan, placement never changes a bit.
+/* tests/engine/placement_test.cc - P1: on one machine, for one numeric plan, placement never changes a bit. */
 #include "tests/engine/run_helper.h"
 
 using zinf_test::Bench;

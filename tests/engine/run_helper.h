@@ -1,4 +1,4 @@
-// tests/engine/run_helper.h - trains a tiny model with given settings and gives back what must not depend on them.
+/* tests/engine/run_helper.h - trains a tiny model with given settings and gives back what must not depend on them. */
 #ifndef ZINF_TESTS_ENGINE_RUN_HELPER_H_
 #define ZINF_TESTS_ENGINE_RUN_HELPER_H_
 

@@ -1,4 +1,4 @@
-// The trainer as a user meets it: what it learns, what it refuses, what it never does.
+/* tests/engine/trainer_test.cc - the trainer as a user meets it: what it learns, what it refuses, what it never does. */
 #include <cmath>
 #include <cstring>
 
