@@ -128,7 +128,8 @@ uint64_t zinf_arena_off_bytes(const struct zinf_arena *a, struct zinf_loc loc, u
     uint32_t nr;
     home_flags(p, (enum zinf_space)loc.space, &nr);
     uint64_t off = loc.index < nr ? a->home_off[loc.space - ZINF_AT_WEIGHT_HOST][loc.index] : UINT64_MAX;
-    return off != UINT64_MAX && loc.space == ZINF_AT_WEIGHT_HOST ? off + part_off(p, part) : off;
+    bool weights = loc.space == ZINF_AT_WEIGHT_HOST || loc.space == ZINF_AT_WEIGHT_DEVICE;
+    return off != UINT64_MAX && weights ? off + part_off(p, part) : off;
 }
 
 uint64_t zinf_arena_fixed_off_bytes(const struct zinf_arena *a, enum zinf_tier tier)

@@ -52,8 +52,8 @@ int  zinf_store_open(const struct zinf_store_opts *opts, struct zinf_store **out
 /* NULL is fine; waits for what is in flight. The files stay: the run folder owns them. */
 void zinf_store_close(struct zinf_store *s);
 
-/* Address of a slot or home. part = grain: for weights on the host or in a WEIGHT slot, the address of that grain's weights
- * inside its unit; elsewhere it is not looked at. Extents have none: NULL, and so has what the plan does not have. */
+/* Address of a slot or home. part = grain: for weights in a home or a WEIGHT slot, the address of that grain's weights inside
+ * its unit (0 is the first byte: grain 0 starts a unit); elsewhere it is not looked at. Extents have none: NULL, and so has what the plan does not have. */
 void *zinf_store_addr(const struct zinf_store *s, struct zinf_loc loc, uint32_t part);
 void *zinf_store_device_fixed(const struct zinf_store *s);   /* spec.device_fixed_nbytes bytes */
 void *zinf_store_host_fixed(const struct zinf_store *s);     /* spec.host_fixed_nbytes bytes */

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "swapper/arena.h"
 #include "tests/swapper/schedule_cases.h"
 
 using namespace zinf_test;
@@ -224,6 +225,32 @@ TEST(Schedule, EverythingOnTheDeviceMovesNothingButTheEmbeddingAndActivations)
         if (steady->ops[i].kind == ZINF_OP_UPDATE) {
             EXPECT_EQ(steady->ops[i].unit == 0 ? ZINF_LANE_CPU : ZINF_LANE_COMPUTE, steady->ops[i].lane);
         }
+}
+
+TEST(Schedule, DeviceUpdatesStandAtTheirGrainInTheArena)
+{
+    Case c = ChainCase(Ends::kUntied, 3, 4, 2);
+    c.spec.weight_tier = c.spec.state_tier = ZINF_TIER_DEVICE;
+    PlanPtr p;
+    zinf_status st;
+    Schedules s;
+    ASSERT_EQ(0, c.Make(&p, &st)) << st.text;
+    ASSERT_EQ(0, s.Build(p.get(), &st)) << st.text;
+    zinf_arena *arena = nullptr;
+    ASSERT_EQ(0, zinf_arena_open(p.get(), &arena, &st)) << st.text;
+    const zinf_schedule *flush = s.of[ZINF_SCHED_FLUSH].get();
+    std::set<uint64_t> seen;
+    for (uint32_t i = 0; i < flush->nr_ops; i++) {
+        const zinf_op &o = flush->ops[i];
+        const zinf_access &w = flush->accesses[o.rd + 2];
+        if (o.kind == ZINF_OP_UPDATE && o.lane == ZINF_LANE_COMPUTE) {
+            EXPECT_EQ(zinf_arena_off_bytes(arena, w.loc, 0) + 2 * p->grains[o.grain].first_elem,
+                      zinf_arena_off_bytes(arena, w.loc, w.part));
+            seen.insert(zinf_arena_off_bytes(arena, w.loc, w.part));
+        }
+    }
+    EXPECT_EQ(4u * 2, seen.size());
+    zinf_arena_close(arena);
 }
 
 TEST(Schedule, TiedGradientIsHeadFirstThenRowsInOrder)
