@@ -34,7 +34,7 @@ struct zinf_io_req {
 struct zinf_io_opts {
     uint32_t depth;              /* requests in flight, >= 1 */
     int      event_fd;           /* borrowed until close; written (eventfd, 8 bytes) when a completion can be reaped; -1 = none */
-    const void *arg;             /* the backend's own: struct zinf_io_threads_opts, zinf_io_mem_opts, zinf_io_fault_script;
+    const void *arg;             /* the backend's own: struct zinf_io_uring_opts, _threads_opts, _mem_opts, _fault_script;
                                   * NULL = defaults (fault needs its script). auto gives it to every backend: NULL there */
 };
 

@@ -23,7 +23,7 @@
 #define DEFAULT_REQUEST_NBYTES ((size_t)1 << 20)
 #define MAX_REQUEST_NBYTES     ((size_t)1 << 30)
 #define MAX_BOUNCES            8u
-#define MAX_STALLS             8u       /* completions in a row without a new byte before a request is given up */
+#define MAX_STALLS             32u      /* completions in a row without a new byte before a request is given up */
 #define MAX_RETRIES            500u     /* EINTR and EAGAIN in a row, from a completion or from submit */
 #define FREE_RETRIES           8u       /* of them those that are tried again at once; later ones wait a millisecond */
 

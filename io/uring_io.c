@@ -6,6 +6,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "io/uring_io.h"
+
 #if ZINF_HAVE_LIBURING
 #include <errno.h>
 #include <liburing.h>
@@ -53,18 +55,20 @@ static const char *refusal_reason(int rc)
     }
 }
 
-static int setup(struct io_uring *ring, uint32_t depth, bool *deferred)
+static int setup(struct io_uring *ring, uint32_t depth, bool defer, bool *deferred)
 {
     struct io_uring_params p;
-    int rc;
+    int rc = -EINVAL;
 
-    memset(&p, 0, sizeof(p));
-    p.flags = DEFER_FLAGS;
-    *deferred = true;
-    rc = io_uring_queue_init_params(depth, ring, &p);
+    *deferred = false;
+    if (defer) {
+        memset(&p, 0, sizeof(p));
+        p.flags = DEFER_FLAGS;
+        rc = io_uring_queue_init_params(depth, ring, &p);
+        *deferred = rc == 0;
+    }
     if (rc == -EINVAL) {
         memset(&p, 0, sizeof(p));
-        *deferred = false;
         rc = io_uring_queue_init_params(depth, ring, &p);
     }
     if (rc)
@@ -91,6 +95,7 @@ static int fail_setup(int rc, struct zinf_status *st)
 
 static int uring_open(const struct zinf_io_opts *opts, struct zinf_io **out, struct zinf_status *st)
 {
+    const struct zinf_io_uring_opts *mine = opts->arg;
     struct zinf_io *io;
     int rc;
 
@@ -99,7 +104,7 @@ static int uring_open(const struct zinf_io_opts *opts, struct zinf_io **out, str
     if (!io)
         return zinf_fail(st, -ENOMEM, "io_uring: no memory for a queue");
     io->depth = opts->depth;
-    rc = setup(&io->ring, opts->depth, &io->deferred);
+    rc = setup(&io->ring, opts->depth, !mine || !mine->no_defer, &io->deferred);
     if (rc) {
         fail_setup(rc, st);
         goto out_free;
@@ -317,7 +322,7 @@ int zinf_io_uring_probe_ring(struct zinf_io_uring_info *out, struct zinf_status 
     struct io_uring ring;
     struct iovec iov;
     void *page = NULL;
-    int rc = setup(&ring, 1, &out->deferred);
+    int rc = setup(&ring, 1, true, &out->deferred);
 
     if (rc)
         return fail_setup(rc, st);

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <random>
 
+#include "io/uring_io.h"
+
 namespace zinf_test {
 
 TempDir::TempDir()
@@ -90,18 +92,30 @@ bool Buffer::GuardsIntact() const
     return true;
 }
 
-std::vector<std::string> BackendNames() { return {"io_uring", "threads", "mem", "fault"}; }
+std::vector<std::string> BackendNames() { return {"io_uring", "io_uring_plain", "threads", "mem", "fault"}; }
+
+const zinf_io_ops *FindOps(const std::string &backend)
+{
+    return zinf_io_ops_find(backend == "io_uring_plain" ? "io_uring" : backend.c_str());
+}
+
+const void *BackendArg(const std::string &backend)
+{
+    static const zinf_io_fault_script empty = {};
+    static const zinf_io_uring_opts plain = {true};
+
+    return backend == "fault" ? static_cast<const void *>(&empty) : backend == "io_uring_plain" ? &plain : nullptr;
+}
 
 zinf_io_queue_opts Options(const std::string &backend, uint32_t depth, size_t request_nbytes)
 {
-    static const zinf_io_fault_script empty = {};
     zinf_io_queue_opts opts = {};
 
-    opts.ops = zinf_io_ops_find(backend.c_str());
+    opts.ops = FindOps(backend);
     opts.depth = depth;
     opts.request_nbytes = request_nbytes;
     opts.event_fd = -1;
-    opts.backend_arg = backend == "fault" ? &empty : nullptr;
+    opts.backend_arg = BackendArg(backend);
     return opts;
 }
 
@@ -114,7 +128,7 @@ zinf_io_queue_opts Options(const zinf_io_fault_script *script, uint32_t depth, s
 
 std::string Refusal(const std::string &backend)
 {
-    if (!zinf_io_ops_find(backend.c_str()))
+    if (!FindOps(backend))
         return backend + " is not compiled in";
     Opened o(Options(backend));
     return o.rc ? o.st.text : "";

@@ -63,7 +63,7 @@ TEST_P(IoQueue, EveryLengthAddressAndOffsetReadsBack)
                               size_t{65536 + 7}, large})
             for (size_t shift : {0, 8, 512})
                 for (uint64_t off : {0, 4096, 12345}) {
-                    if (nbytes == large && (shift == 512 || off == 4096))
+                    if (nbytes == large && (shift != 8 || off != 12345))
                         continue;
                     SCOPED_TRACE(::testing::Message() << "direct " << direct << " nbytes " << nbytes << " shift " << shift
                                                       << " off " << off);
@@ -386,7 +386,11 @@ TEST_P(IoQueue, CloseWaitsForWhatIsInFlight)
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, IoQueue, ::testing::ValuesIn(BackendNames()),
-                         [](const auto &i) { return i.param == "io_uring" ? std::string("uring") : i.param; });
+                         [](const auto &i) {
+                             std::string name = i.param;      /* test names take no underscores */
+                             name.erase(std::remove(name.begin(), name.end(), '_'), name.end());
+                             return name;
+                         });
 
 TEST(IoMem, QueuesOfOneStoreSeeTheSameBytesAndNothingReachesTheFile)
 {
