@@ -9,7 +9,7 @@
 
 struct update_consts {
     vf beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay, neg_step_size, inv_sqrt_c2, decay_factor, grad_scale;
-    vu no_sign, half;
+    vu no_sign;
 };
 
 V_INLINE struct update_consts update_consts_of(const struct zinf_update_scalars *k)
@@ -20,32 +20,36 @@ V_INLINE struct update_consts update_consts_of(const struct zinf_update_scalars 
         .eps = vf_set1(k->eps), .weight_decay = vf_set1(k->weight_decay),
         .neg_step_size = vf_set1(k->neg_step_size), .inv_sqrt_c2 = vf_set1(k->inv_sqrt_c2),
         .decay_factor = vf_set1(k->decay_factor), .grad_scale = vf_set1(k->grad_scale),
-        .no_sign = vu_set1(0x7fffffffu), .half = vu_set1(0x8000u),
+        .no_sign = vu_set1(0x7fffffffu),
     };
     return c;
 }
 
-/* Largest bit patterns without sign, of lane l in [l]; at least 0x7f800000 = some value was not finite. */
+/* Largest bit patterns without sign, lane by lane. */
 struct update_max { vu p, m, v; };
 
 V_INLINE vf update_vec(const struct update_consts *c, enum zinf_optimizer kind, vf p, float *m_at, float *v_at, vf grad,
                        struct update_max *max)
 {
     vf g = vf_mul(grad, c->grad_scale);
-    vf m, v, d;
 
     if (kind != ZINF_ADAMW)
         g = vf_fma(c->weight_decay, p, g);
-    if (kind == ZINF_SGD)
-        return vf_fma(c->neg_step_size, g, p);
-    m = vf_fma(c->beta1, vf_load(m_at), vf_mul(c->one_minus_beta1, g));
-    v = vf_fma(c->beta2, vf_load(v_at), vf_mul(vf_mul(c->one_minus_beta2, g), g));
-    d = vf_fma(vf_sqrt(v), c->inv_sqrt_c2, c->eps);
-    vf_store(m_at, m);
-    vf_store(v_at, v);
-    max->m = vu_max(max->m, vu_and(vf_bits(m), c->no_sign));
-    max->v = vu_max(max->v, vu_and(vf_bits(v), c->no_sign));
-    return vf_fma(c->neg_step_size, vf_div(m, d), vf_mul(c->decay_factor, p));
+    if (kind == ZINF_SGD) {
+        p = vf_fma(c->neg_step_size, g, p);
+    } else {
+        vf m = vf_fma(c->beta1, vf_load(m_at), vf_mul(c->one_minus_beta1, g));
+        vf v = vf_fma(c->beta2, vf_load(v_at), vf_mul(vf_mul(c->one_minus_beta2, g), g));
+        vf d = vf_fma(vf_sqrt(v), c->inv_sqrt_c2, c->eps);
+
+        vf_store(m_at, m);
+        vf_store(v_at, v);
+        max->m = vu_max(max->m, vu_and(vf_bits(m), c->no_sign));
+        max->v = vu_max(max->v, vu_and(vf_bits(v), c->no_sign));
+        p = vf_fma(c->neg_step_size, vf_div(m, d), vf_mul(c->decay_factor, p));
+    }
+    max->p = vu_max(max->p, vu_and(vf_bits(p), c->no_sign));
+    return p;
 }
 
 V_INLINE uint64_t update_loop(const struct zinf_update *u, enum zinf_optimizer kind, enum zinf_dtype weight_dtype,
@@ -53,33 +57,32 @@ V_INLINE uint64_t update_loop(const struct zinf_update *u, enum zinf_optimizer k
 {
     struct update_consts c = update_consts_of(&u->k);
     struct update_max max = { vu_set1(0), vu_set1(0), vu_set1(0) };
-    float *full = (float *)u->hi;
-    uint16_t *hi = (uint16_t *)u->hi;
-    uint64_t i = 0;
+    /* Kept out of *u: a vector store may alias it, and it would be read again after each. */
+    void *weights = u->hi;
+    const void *grads = u->grad;
+    int16_t *lo = u->lo;
+    float *m = u->m, *v = u->v;
+    /* A split weight from 0x7f7f8000 up is not finite, or its hi is not: the rounding of hi carries into the exponent. */
+    const bool split = weight_dtype == ZINF_BF16;
+    uint32_t weight_limit = split ? 0x7f7f8000u : 0x7f800000u;
+    uint64_t i = 0, n = u->n;
 
-    for (; u->n - i >= V_LANES; i += V_LANES) {
-        float *m_at = kind == ZINF_SGD ? NULL : u->m + i, *v_at = kind == ZINF_SGD ? NULL : u->v + i;
-        vf grad = vf_load_as(u->grad, grad_dtype, i);
-        vf p;
+    for (; n - i >= 2 * V_LANES; i += 2 * V_LANES) {
+        float *m_at = kind == ZINF_SGD ? NULL : m + i, *v_at = kind == ZINF_SGD ? NULL : v + i;
+        float *m_next = kind == ZINF_SGD ? NULL : m_at + V_LANES, *v_next = kind == ZINF_SGD ? NULL : v_at + V_LANES;
+        vf2 grad = vf2_load_as(grads, grad_dtype, i);
+        vf2 p = split ? vf2_join((uint16_t *)weights + i, lo + i) : vf2_load_as(weights, ZINF_F32, i);
 
-        if (weight_dtype == ZINF_BF16) {
-            vu bits, hi_bits;
-
-            p = vf_from_bits(vu_add(vu_shl16(vu_load_u16(hi + i)), vu_load_s16(u->lo + i)));
-            p = update_vec(&c, kind, p, m_at, v_at, grad, &max);
-            bits = vf_bits(p);
-            hi_bits = vu_add(bits, c.half);
-            vu_store_u16(hi + i, vu_shr16(hi_bits));
-            /* bits - (hi << 16) is the low half of bits: hi << 16 has none. */
-            vu_store_u16(u->lo + i, vu_and(bits, vu_set1(0xffff)));
-            max.p = vu_max(max.p, vu_and(hi_bits, c.no_sign));
+        p.a = update_vec(&c, kind, p.a, m_at, v_at, grad.a, &max);
+        p.b = update_vec(&c, kind, p.b, m_next, v_next, grad.b, &max);
+        if (split) {
+            vf2_split(p, (uint16_t *)weights + i, lo + i);
         } else {
-            p = update_vec(&c, kind, vf_load(full + i), m_at, v_at, grad, &max);
-            vf_store(full + i, p);
+            vf_store((float *)weights + i, p.a);
+            vf_store((float *)weights + i + V_LANES, p.b);
         }
-        max.p = vu_max(max.p, vu_and(vf_bits(p), c.no_sign));
     }
-    *bad |= (vu_max_lane(max.p) >= 0x7f800000u ? ZINF_BAD_WEIGHT : 0) | (vu_max_lane(max.m) >= 0x7f800000u ? ZINF_BAD_M : 0) |
+    *bad |= (vu_max_lane(max.p) >= weight_limit ? ZINF_BAD_WEIGHT : 0) | (vu_max_lane(max.m) >= 0x7f800000u ? ZINF_BAD_M : 0) |
             (vu_max_lane(max.v) >= 0x7f800000u ? ZINF_BAD_V : 0);
     return i;
 }
