@@ -1,7 +1,8 @@
 /* kernels/cpu/add_rows.c - gradients of embedding rows onto the embedding's gradient, sorted by token.
  *
- * Sorted, a row of the gradient is brought in once however often its token occurs. The key (id, position) has no equals,
- * so any sort keeps the positions of one token in order, and every element sees its additions in the order of the batch. */
+ * Sorted, a row of the gradient is brought in once however often its token occurs. The key (id, position) has no
+ * equals, so any sort keeps the positions of one token in order, and every element sees its additions in the order of
+ * the batch. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,9 +11,9 @@
 #include "zinf/base/align.h"
 
 enum {
-    ZERO_TILE = 256 * 1024,      /* elements */
-    COLUMN_GRAIN = 64,           /* columns of a tile are a multiple: two workers share no cache line of a row that is aligned */
-    COLUMN_TILE = 1024,          /* at most: the slice being summed stays in the first-level cache */
+    ZERO_TILE = 256 * 1024, /* elements */
+    COLUMN_GRAIN = 64,  /* columns of a tile are a multiple: two workers share no cache line of a row that is aligned */
+    COLUMN_TILE = 1024, /* at most: the slice being summed stays in the first-level cache */
 };
 
 static bool before(const int32_t *ids, uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; }
@@ -99,11 +100,19 @@ static void column_tile(void *ctx, uint64_t tile, uint32_t worker)
     }
 }
 
-void zinf_add_rows_pool(enum zinf_isa isa, struct zinf_pool *pool, float *grad, uint64_t nr_rows, uint64_t width, bool first,
-                        const void *rows, enum zinf_dtype dtype, const int32_t *ids, uint64_t n, uint32_t *order)
+void zinf_add_rows_pool(enum zinf_isa isa, struct zinf_pool *pool, float *grad, uint64_t nr_rows, uint64_t width,
+                        bool first, const void *rows, enum zinf_dtype dtype, const int32_t *ids, uint64_t n,
+                        uint32_t *order)
 {
-    struct add_rows_job job = { .ops = zinf_vector_ops_get(isa), .grad = grad, .nr_elems = nr_rows * width, .width = width,
-                                .rows = rows, .dtype = dtype, .ids = ids, .n = n, .order = order };
+    struct add_rows_job job = { .ops = zinf_vector_ops_get(isa),
+                                .grad = grad,
+                                .nr_elems = nr_rows * width,
+                                .width = width,
+                                .rows = rows,
+                                .dtype = dtype,
+                                .ids = ids,
+                                .n = n,
+                                .order = order };
 
     if (first)
         zinf_pool_for(pool, zinf_div_up(job.nr_elems, ZERO_TILE), zero_tile, &job);

@@ -17,8 +17,8 @@ static float load(const void *src, enum zinf_dtype dtype, uint64_t i)
     }
 }
 
-static void convert_scalar(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype, uint64_t from,
-                           uint64_t n)
+static void convert_scalar(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype,
+                           uint64_t from, uint64_t n)
 {
     switch (dst_dtype) {
     case ZINF_F32:
@@ -36,8 +36,8 @@ static void convert_scalar(void *dst, enum zinf_dtype dst_dtype, const void *src
     }
 }
 
-void zinf_convert_range(enum zinf_isa isa, void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype,
-                        uint64_t n)
+void zinf_convert_range(enum zinf_isa isa, void *dst, enum zinf_dtype dst_dtype, const void *src,
+                        enum zinf_dtype src_dtype, uint64_t n)
 {
     const struct zinf_vector_ops *ops = zinf_vector_ops_get(isa);
 

@@ -1,10 +1,11 @@
-/* kernels/cpu/convert_vector.h - bulk conversion in vectors; included once by each vector_<isa>.c. */
+/* kernels/cpu/convert_vector.h - bulk conversion in vectors; for each vector_<isa>.c. */
 #ifndef ZINF_KERNELS_CPU_CONVERT_VECTOR_H_
 #define ZINF_KERNELS_CPU_CONVERT_VECTOR_H_
 
 #include "kernels/cpu/simd.h"
 
-V_INLINE uint64_t convert_pair(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype, uint64_t n)
+V_INLINE uint64_t convert_pair(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype,
+                               uint64_t n)
 {
     uint64_t i = 0;
 
@@ -13,7 +14,8 @@ V_INLINE uint64_t convert_pair(void *dst, enum zinf_dtype dst_dtype, const void 
     return i;
 }
 
-V_INLINE uint64_t convert_to(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype, uint64_t n)
+V_INLINE uint64_t convert_to(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype,
+                             uint64_t n)
 {
     switch (src_dtype) {
     case ZINF_F32:
@@ -25,8 +27,8 @@ V_INLINE uint64_t convert_to(void *dst, enum zinf_dtype dst_dtype, const void *s
     }
 }
 
-static V_TARGET uint64_t convert_vector(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype,
-                                        uint64_t n)
+static V_TARGET uint64_t convert_vector(void *dst, enum zinf_dtype dst_dtype, const void *src,
+                                        enum zinf_dtype src_dtype, uint64_t n)
 {
     switch (dst_dtype) {
     case ZINF_F32:

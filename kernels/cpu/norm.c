@@ -103,11 +103,17 @@ static void round_chunk(struct round_job *job, uint64_t chunk)
         count_nonfinite(job, first, n);
 }
 
-static struct round_job round_job_of(enum zinf_isa isa, void *dst, enum zinf_dtype dtype, float *as_f32, const float *src,
-                                     uint64_t n, const struct zinf_norm_out *out)
+static struct round_job round_job_of(enum zinf_isa isa, void *dst, enum zinf_dtype dtype, float *as_f32,
+                                     const float *src, uint64_t n, const struct zinf_norm_out *out)
 {
-    return (struct round_job){ .isa = isa, .dst = dst, .dtype = dtype, .as_f32 = as_f32, .src = src, .n = n,
-                               .chunk_sums = out->chunk_sums, .first_nonfinite = UINT64_MAX };
+    return (struct round_job){ .isa = isa,
+                               .dst = dst,
+                               .dtype = dtype,
+                               .as_f32 = as_f32,
+                               .src = src,
+                               .n = n,
+                               .chunk_sums = out->chunk_sums,
+                               .first_nonfinite = UINT64_MAX };
 }
 
 static void round_tile(void *ctx, uint64_t tile, uint32_t worker)
@@ -121,8 +127,8 @@ static void round_tile(void *ctx, uint64_t tile, uint32_t worker)
         round_chunk(job, c);
 }
 
-void zinf_round_norm_range(enum zinf_isa isa, void *dst, enum zinf_dtype dtype, float *as_f32, const float *src, uint64_t n,
-                           struct zinf_norm_out *out)
+void zinf_round_norm_range(enum zinf_isa isa, void *dst, enum zinf_dtype dtype, float *as_f32, const float *src,
+                           uint64_t n, struct zinf_norm_out *out)
 {
     struct round_job job = round_job_of(isa, dst, dtype, as_f32, src, n, out);
     uint64_t nr_chunks = zinf_div_up(n, ZINF_NORM_CHUNK);

@@ -1,4 +1,4 @@
-/* kernels/cpu/norm_vector.h - rounding with squares, and adding a row, in vectors; included once by each vector_<isa>.c. */
+/* kernels/cpu/norm_vector.h - rounding with squares and adding a row, in vectors; for each vector_<isa>.c. */
 #ifndef ZINF_KERNELS_CPU_NORM_VECTOR_H_
 #define ZINF_KERNELS_CPU_NORM_VECTOR_H_
 
@@ -57,8 +57,8 @@ V_INLINE uint64_t round_squares_loop(void *dst, enum zinf_dtype dtype, float *as
     return i;
 }
 
-static V_TARGET uint64_t round_squares_vector(void *dst, enum zinf_dtype dtype, float *as_f32, const float *src, uint64_t n,
-                                              float *lanes, uint32_t *max_abs)
+static V_TARGET uint64_t round_squares_vector(void *dst, enum zinf_dtype dtype, float *as_f32, const float *src,
+                                              uint64_t n, float *lanes, uint32_t *max_abs)
 {
     switch (dtype) {
     case ZINF_F32:

@@ -1,8 +1,8 @@
 /* kernels/cpu/simd.h - a vector of fp32 and one of uint32, in three instruction sets and one vocabulary.
  *
  * The including file defines one of ZINF_SIMD_AVX2, ZINF_SIMD_AVX512, ZINF_SIMD_NEON. Functions carry the target as an
- * attribute, so the files need no flags and nothing compiled for a larger processor can leak out of them. Every operation
- * here is one IEEE operation per lane (or pure bits): that is what makes the instruction sets agree. */
+ * attribute, so the files need no flags and nothing compiled for a larger processor can leak out of them. Every
+ * operation here is one IEEE operation per lane (or pure bits): that is what makes the instruction sets agree. */
 #ifndef ZINF_KERNELS_CPU_SIMD_H_
 #define ZINF_KERNELS_CPU_SIMD_H_
 
@@ -68,10 +68,12 @@ V_INLINE void vh_store(uint16_t *p, vhalf a) { _mm_storeu_si128((__m128i *)p, a)
 V_INLINE vf vh_to_f32(vhalf a) { return _mm256_cvtph_ps(a); }
 V_INLINE vhalf vh_from_f32(vf a) { return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
-/* Two vectors at a time, 16 bits work in whole registers: a third fewer operations than widening each. After the swap of
- * the middle quarters, unpacking and packing (which stay within 128 bits) keep elements in order. */
+/* Two vectors at a time, 16 bits work in whole registers: a third fewer operations than widening each. After the swap
+ * of the middle quarters, unpacking and packing (which stay within 128 bits) keep elements in order. */
 #define V_OWN_PAIRS 1
-typedef struct { vf a, b; } vf2;
+typedef struct {
+    vf a, b;
+} vf2;
 V_INLINE __m256i v_load_swapped(const void *p)
 {
     return _mm256_permute4x64_epi64(_mm256_loadu_si256((const __m256i *)p), 0xd8);
@@ -85,7 +87,7 @@ V_INLINE vf2 vf2_load_bf16(const uint16_t *p)
 V_INLINE vf2 vf2_join(const uint16_t *hi, const int16_t *lo)
 {
     __m256i l = v_load_swapped(lo);
-    __m256i h = _mm256_add_epi16(v_load_swapped(hi), _mm256_srai_epi16(l, 15));     /* the borrow of a negative lo */
+    __m256i h = _mm256_add_epi16(v_load_swapped(hi), _mm256_srai_epi16(l, 15)); /* the borrow of a negative lo */
     vf2 r = { vf_from_bits(_mm256_unpacklo_epi16(l, h)), vf_from_bits(_mm256_unpackhi_epi16(l, h)) };
     return r;
 }
@@ -216,7 +218,9 @@ V_INLINE void vf_store_as(void *p, enum zinf_dtype dtype, uint64_t i, vf x)
 }
 
 #ifndef V_OWN_PAIRS
-typedef struct { vf a, b; } vf2;
+typedef struct {
+    vf a, b;
+} vf2;
 V_INLINE vf vf_join(const uint16_t *hi, const int16_t *lo)
 {
     return vf_from_bits(vu_add(vu_shl16(vu_load_u16(hi)), vu_load_s16(lo)));

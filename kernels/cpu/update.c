@@ -9,13 +9,13 @@
 #include "kernels/cpu/vector.h"
 #include "zinf/base/align.h"
 
-/* Elements per tile of zinf_update_pool: 26 B/element make 1.6 MiB, long enough that handing out a tile costs nothing. */
+/* Elements per tile of zinf_update_pool: at 26 bytes each 1.6 MiB, so long that handing out a tile costs nothing. */
 enum { UPDATE_TILE = 64 * 1024 };
 
 #define EXPONENT_ONES 0x7f800000u
 
-void zinf_update_scalars_set(struct zinf_update_scalars *out, const struct zinf_optimizer_params *p, uint64_t t, double lr,
-                             double grad_scale)
+void zinf_update_scalars_set(struct zinf_update_scalars *out, const struct zinf_optimizer_params *p, uint64_t t,
+                             double lr, double grad_scale)
 {
     double c1 = 1.0, c2 = 1.0;
 
@@ -67,7 +67,8 @@ static void update_scalar(const struct zinf_update *u, uint64_t from, uint32_t *
             p = zinf_update_sgd(&u->k, p, grad);
         } else {
             p = zinf_update_adam(&u->k, u->k.kind, p, &u->m[i], &u->v[i], grad);
-            *bad |= (bits_bad(zinf_f32_bits(u->m[i])) ? ZINF_BAD_M : 0) | (bits_bad(zinf_f32_bits(u->v[i])) ? ZINF_BAD_V : 0);
+            *bad |= (bits_bad(zinf_f32_bits(u->m[i])) ? ZINF_BAD_M : 0) |
+                    (bits_bad(zinf_f32_bits(u->v[i])) ? ZINF_BAD_V : 0);
         }
         bad_weight = bits_bad(zinf_f32_bits(p));
         if (split) {

@@ -1,8 +1,8 @@
 /* kernels/cpu/update_formula.h - the optimizer on one element: the single truth of kernels/update.h.
  *
- * Plain C, included by C and by CUDA alike (it may be compiled as C++ and as device code). Every line is one IEEE operation
- * rounded to nearest even, so a compiler has nothing to contract and a vector form with the same operations in the same
- * order gives the same bits. Only the payload of a NaN may differ, and ZINF_BAD_* reports every NaN. */
+ * Plain C, included by C and by CUDA alike (it may be compiled as C++ and as device code). Every line is one IEEE
+ * operation rounded to nearest even, so a compiler has nothing to contract and a vector form with the same operations
+ * in the same order gives the same bits. Only the payload of a NaN may differ, and ZINF_BAD_* reports every NaN. */
 #ifndef ZINF_KERNELS_CPU_UPDATE_FORMULA_H_
 #define ZINF_KERNELS_CPU_UPDATE_FORMULA_H_
 
@@ -17,9 +17,9 @@
 #else
 #include <math.h>
 #if defined(__CUDACC__)
-#define ZINF_FORMULA      static inline __host__ __device__
+#define ZINF_FORMULA static inline __host__ __device__
 #else
-#define ZINF_FORMULA      static inline
+#define ZINF_FORMULA static inline
 #endif
 #define ZINF_FMA(a, b, c) fmaf(a, b, c)
 #define ZINF_MUL(a, b)    ((a) * (b))
@@ -36,8 +36,8 @@ ZINF_FORMULA float zinf_update_grad(const struct zinf_update_scalars *k, enum zi
 }
 
 /* Returns the new parameter; *m and *v are updated. */
-ZINF_FORMULA float zinf_update_adam(const struct zinf_update_scalars *k, enum zinf_optimizer kind, float p, float *m, float *v,
-                                    float grad)
+ZINF_FORMULA float zinf_update_adam(const struct zinf_update_scalars *k, enum zinf_optimizer kind, float p, float *m,
+                                    float *v, float grad)
 {
     float g = zinf_update_grad(k, kind, p, grad);
     float d;

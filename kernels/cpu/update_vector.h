@@ -1,4 +1,4 @@
-/* kernels/cpu/update_vector.h - kernels/cpu/update_formula.h in vectors; included once by each vector_<isa>.c.
+/* kernels/cpu/update_vector.h - kernels/cpu/update_formula.h in vectors; for each vector_<isa>.c.
  *
  * Optimizer and dtypes are constants of every copy of the loop, so nothing is decided per element. */
 #ifndef ZINF_KERNELS_CPU_UPDATE_VECTOR_H_
@@ -8,25 +8,33 @@
 #include "kernels/update.h"
 
 struct update_consts {
-    vf beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay, neg_step_size, inv_sqrt_c2, decay_factor, grad_scale;
+    vf beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay, neg_step_size, inv_sqrt_c2, decay_factor,
+        grad_scale;
     vu no_sign;
 };
 
 V_INLINE struct update_consts update_consts_of(const struct zinf_update_scalars *k)
 {
     struct update_consts c = {
-        .beta1 = vf_set1(k->beta1), .one_minus_beta1 = vf_set1(k->one_minus_beta1),
-        .beta2 = vf_set1(k->beta2), .one_minus_beta2 = vf_set1(k->one_minus_beta2),
-        .eps = vf_set1(k->eps), .weight_decay = vf_set1(k->weight_decay),
-        .neg_step_size = vf_set1(k->neg_step_size), .inv_sqrt_c2 = vf_set1(k->inv_sqrt_c2),
-        .decay_factor = vf_set1(k->decay_factor), .grad_scale = vf_set1(k->grad_scale),
+        .beta1 = vf_set1(k->beta1),
+        .one_minus_beta1 = vf_set1(k->one_minus_beta1),
+        .beta2 = vf_set1(k->beta2),
+        .one_minus_beta2 = vf_set1(k->one_minus_beta2),
+        .eps = vf_set1(k->eps),
+        .weight_decay = vf_set1(k->weight_decay),
+        .neg_step_size = vf_set1(k->neg_step_size),
+        .inv_sqrt_c2 = vf_set1(k->inv_sqrt_c2),
+        .decay_factor = vf_set1(k->decay_factor),
+        .grad_scale = vf_set1(k->grad_scale),
         .no_sign = vu_set1(0x7fffffffu),
     };
     return c;
 }
 
 /* Largest bit patterns without sign, lane by lane. */
-struct update_max { vu p, m, v; };
+struct update_max {
+    vu p, m, v;
+};
 
 V_INLINE vf update_vec(const struct update_consts *c, enum zinf_optimizer kind, vf p, float *m_at, float *v_at, vf grad,
                        struct update_max *max)
@@ -62,7 +70,7 @@ V_INLINE uint64_t update_loop(const struct zinf_update *u, enum zinf_optimizer k
     const void *grads = u->grad;
     int16_t *lo = u->lo;
     float *m = u->m, *v = u->v;
-    /* A split weight from 0x7f7f8000 up is not finite, or its hi is not: the rounding of hi carries into the exponent. */
+    /* From 0x7f7f8000 up a split weight is not finite, or its hi is not: rounding carries into the exponent. */
     const bool split = weight_dtype == ZINF_BF16;
     uint32_t weight_limit = split ? 0x7f7f8000u : 0x7f800000u;
     uint64_t i = 0, n = u->n;
@@ -82,8 +90,8 @@ V_INLINE uint64_t update_loop(const struct zinf_update *u, enum zinf_optimizer k
             vf_store((float *)weights + i + V_LANES, p.b);
         }
     }
-    *bad |= (vu_max_lane(max.p) >= weight_limit ? ZINF_BAD_WEIGHT : 0) | (vu_max_lane(max.m) >= 0x7f800000u ? ZINF_BAD_M : 0) |
-            (vu_max_lane(max.v) >= 0x7f800000u ? ZINF_BAD_V : 0);
+    *bad |= (vu_max_lane(max.p) >= weight_limit ? ZINF_BAD_WEIGHT : 0) |
+            (vu_max_lane(max.m) >= 0x7f800000u ? ZINF_BAD_M : 0) | (vu_max_lane(max.v) >= 0x7f800000u ? ZINF_BAD_V : 0);
     return i;
 }
 

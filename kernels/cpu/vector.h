@@ -1,7 +1,7 @@
 /* kernels/cpu/vector.h - the vector forms of the element-wise kernels, one const table per instruction set.
  *
- * A vector form takes the whole vectors of a range and says how many elements that was; the caller gives the rest to the
- * scalar form. Both round every operation alike, so where the seam falls cannot be seen in the result. */
+ * A vector form takes the whole vectors of a range and says how many elements that was; the caller gives the rest to
+ * the scalar form. Both round every operation alike, so where the seam falls cannot be seen in the result. */
 #ifndef ZINF_KERNELS_CPU_VECTOR_H_
 #define ZINF_KERNELS_CPU_VECTOR_H_
 
@@ -18,10 +18,10 @@ extern "C" {
 struct zinf_vector_ops {
     uint64_t (*convert)(void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype, uint64_t n);
     uint64_t (*update)(const struct zinf_update *u, uint32_t *bad);
-    /* lanes[j], j < 64, becomes fma(x, x, lanes[j]) over whole rows of 64 rounded elements, which are stored to dst (dtype) and as_f32 where
-     * not NULL. *max_abs becomes the largest bit pattern without sign, also of what it held. */
-    uint64_t (*round_squares)(void *dst, enum zinf_dtype dtype, float *as_f32, const float *src, uint64_t n, float *lanes,
-                              uint32_t *max_abs);
+    /* lanes[j], j < 64, becomes fma(x, x, lanes[j]) over whole rows of 64 rounded elements x, which are stored to dst
+     * (dtype) and to as_f32 where not NULL. *max_abs becomes the largest bit pattern without sign, of x and itself. */
+    uint64_t (*round_squares)(void *dst, enum zinf_dtype dtype, float *as_f32, const float *src, uint64_t n,
+                              float *lanes, uint32_t *max_abs);
     /* acc[i] += row[i] */
     uint64_t (*add)(float *acc, const void *row, enum zinf_dtype dtype, uint64_t n);
 };

@@ -1,11 +1,12 @@
-/* tests/kernels/convert_test.cc - bulk conversions against the scalar ones of zinf/base, and those against their rules. */
+/* tests/kernels/convert_test.cc - bulk conversions against the scalar ones, and those against their rules. */
 #include "kernels/convert.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/kernels/test_data.h"
 
-namespace {
+namespace
+{
 
 using zinf_test::Isas;
 using zinf_test::Lengths;
@@ -22,7 +23,7 @@ std::vector<uint16_t> AllHalves()
     return all;
 }
 
-/* fp32 patterns: every sign, exponent and upper fraction with the lower bits that decide a rounding, and random ones. */
+/* fp32 patterns: every sign, exponent and upper fraction with the lower bits that decide a rounding, and random. */
 std::vector<uint32_t> Patterns()
 {
     const uint32_t low[] = { 0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff };
@@ -36,7 +37,9 @@ std::vector<uint32_t> Patterns()
     return all;
 }
 
-class ConvertIsa : public ::testing::TestWithParam<zinf_isa> {};
+class ConvertIsa : public ::testing::TestWithParam<zinf_isa>
+{
+};
 INSTANTIATE_TEST_SUITE_P(Every, ConvertIsa, ::testing::ValuesIn(Isas()), zinf_test::IsaName);
 
 TEST_P(ConvertIsa, EveryHalfBecomesFp32AsInBase)
@@ -115,7 +118,8 @@ TEST_P(ConvertIsa, NarrowingTakesTheNearestAndTheEvenOfATie)
                 ASSERT_GE(x, wide(largest) + step / 2) << std::hex << patterns[i];
                 continue;
             }
-            double at = wide(h), above = h == largest ? at + step : wide(h + 1), below = h == 0 ? -wide(1) : wide(h - 1);
+            double at = wide(h), above = h == largest ? at + step : wide(h + 1),
+                   below = h == 0 ? -wide(1) : wide(h - 1);
             ASSERT_LE(std::fabs(x - at), std::fabs(above - x)) << std::hex << patterns[i];
             ASSERT_LE(std::fabs(x - at), std::fabs(x - below)) << std::hex << patterns[i];
             if (h & 1) {
@@ -128,8 +132,9 @@ TEST_P(ConvertIsa, NarrowingTakesTheNearestAndTheEvenOfATie)
 
 TEST_P(ConvertIsa, GoldenNumbers)
 {
-    const uint32_t in[] = { 0x3f808000u /* 1.00390625 */, 0x3f818000u, 0x7f800001u, 0xff800001u, 0x7f800000u, 0x7f7fffffu,
-                            0x80000001u };
+    const uint32_t in[] = {
+        0x3f808000u /* 1.00390625 */, 0x3f818000u, 0x7f800001u, 0xff800001u, 0x7f800000u, 0x7f7fffffu, 0x80000001u
+    };
     const uint16_t bf16[] = { 0x3f80, 0x3f82, 0x7fc0, 0xffc0, 0x7f80, 0x7f80, 0x8000 };
     for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
         std::vector<uint32_t> src(17, in[i]);
@@ -138,7 +143,8 @@ TEST_P(ConvertIsa, GoldenNumbers)
         for (uint16_t h : dst)
             ASSERT_EQ(h, bf16[i]) << std::hex << in[i];
     }
-    const float wide[] = { 65504.0f, 65519.99f, 65520.0f, 1.0f + 1.0f / 2048, 1.0f + 3.0f / 2048, 5.9604645e-8f, 2.9802322e-8f };
+    const float wide[] = { 65504.0f,           65519.99f,     65520.0f,     1.0f + 1.0f / 2048,
+                           1.0f + 3.0f / 2048, 5.9604645e-8f, 2.9802322e-8f };
     const uint16_t f16[] = { 0x7bff, 0x7bff, 0x7c00, 0x3c00, 0x3c02, 0x0001, 0x0000 };
     for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
         std::vector<float> src(17, wide[i]);
@@ -163,8 +169,10 @@ TEST_P(ConvertIsa, EveryPairLengthAndOffsetEqualsScalarAndStaysInside)
                         src[i] = (unsigned char)random.Bits();
                     zinf_convert_range(ZINF_ISA_SCALAR, want.get(), to, src.get(), from, n);
                     zinf_convert_range(GetParam(), got.get(), to, src.get(), from, n);
-                    ASSERT_TRUE(got.SameBytes(want)) << zinf_dtype_name(from) << " to " << zinf_dtype_name(to) << " n " << n;
-                    ASSERT_TRUE(got.GuardsIntact()) << zinf_dtype_name(from) << " to " << zinf_dtype_name(to) << " n " << n;
+                    ASSERT_TRUE(got.SameBytes(want))
+                        << zinf_dtype_name(from) << " to " << zinf_dtype_name(to) << " n " << n;
+                    ASSERT_TRUE(got.GuardsIntact())
+                        << zinf_dtype_name(from) << " to " << zinf_dtype_name(to) << " n " << n;
                 }
             }
         }

@@ -7,7 +7,8 @@
 
 #include "tests/kernels/test_data.h"
 
-namespace {
+namespace
+{
 
 using zinf_test::Isas;
 using zinf_test::Placed;
@@ -72,7 +73,9 @@ bool SameBits(const std::vector<float> &a, const std::vector<float> &b)
     return a.size() == b.size() && (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-class NormIsa : public ::testing::TestWithParam<zinf_isa> {};
+class NormIsa : public ::testing::TestWithParam<zinf_isa>
+{
+};
 INSTANTIATE_TEST_SUITE_P(Every, NormIsa, ::testing::ValuesIn(Isas()), zinf_test::IsaName);
 
 TEST_P(NormIsa, EveryLengthOffsetAndTypeIsTheDefinitionBitForBit)
@@ -81,7 +84,7 @@ TEST_P(NormIsa, EveryLengthOffsetAndTypeIsTheDefinitionBitForBit)
     lengths.insert(lengths.end(), { 4096, 8192 + 63, 3 * 4096 + 130 });
     for (zinf_dtype dtype : kDtypes) {
         for (uint64_t n : lengths) {
-            for (uint64_t offset = 0; offset < 16; offset += n > 5000 ? 5 : 1) {
+            for (uint64_t offset = 0; offset<16; offset += n> 5000 ? 5 : 1) {
                 Placed<float> src(n, offset), as_f32(n, 15 - offset);
                 Placed<unsigned char> dst(n * zinf_dtype_nbytes(dtype), offset * zinf_dtype_nbytes(dtype));
                 Placed<unsigned char> want(n * zinf_dtype_nbytes(dtype), 0);
@@ -140,7 +143,8 @@ TEST_P(NormIsa, CountsWhatIsNotFiniteAndNamesTheFirst)
 {
     const uint64_t n = 3 * 4096 + 70;
     for (zinf_dtype dtype : kDtypes) {
-        for (uint64_t at : { (uint64_t)0, (uint64_t)63, (uint64_t)64, (uint64_t)4095, (uint64_t)4096, (uint64_t)9000, n - 7, n - 1 }) {
+        for (uint64_t at : { (uint64_t)0, (uint64_t)63, (uint64_t)64, (uint64_t)4095, (uint64_t)4096, (uint64_t)9000,
+                             n - 7, n - 1 }) {
             for (float bad : { INFINITY, -INFINITY, (float)NAN, zinf_f32_from_bits(0xff800001u) }) {
                 std::vector<float> x(n, 0.5f);
                 std::vector<unsigned char> dst(n * 4);
@@ -180,7 +184,8 @@ TEST_P(NormIsa, InPlaceRoundingStillCountsAfterOverwriting)
     EXPECT_TRUE(std::isnan(x[4999]));
 }
 
-class Pools : public ::testing::TestWithParam<uint32_t> {
+class Pools : public ::testing::TestWithParam<uint32_t>
+{
 protected:
     void SetUp() override
     {
@@ -223,8 +228,8 @@ TEST_P(Pools, AddRowsEqualsALoopInOrder)
                 for (uint64_t n : { 0, 1, 2, 300 }) {
                     if (width == 9001 && n > 2)
                         continue;
-                    SCOPED_TRACE(::testing::Message() << zinf_isa_name(isa) << " " << zinf_dtype_name(dtype) << " width " << width
-                                                      << " n " << n);
+                    SCOPED_TRACE(::testing::Message() << zinf_isa_name(isa) << " " << zinf_dtype_name(dtype)
+                                                      << " width " << width << " n " << n);
                     Random random(width + n);
                     std::vector<unsigned char> rows(n * width * zinf_dtype_nbytes(dtype) + 4);
                     std::vector<int32_t> ids(n);
@@ -242,8 +247,8 @@ TEST_P(Pools, AddRowsEqualsALoopInOrder)
                         for (uint64_t i = 0; i < n; i++)
                             for (uint64_t c = 0; c < width; c++)
                                 want[(uint64_t)ids[i] * width + c] += Widen(dtype, rows.data(), i * width + c);
-                        zinf_add_rows_pool(isa, pool_, got.get(), nr_rows, width, first, rows.data(), dtype, ids.data(), n,
-                                           order.data());
+                        zinf_add_rows_pool(isa, pool_, got.get(), nr_rows, width, first, rows.data(), dtype, ids.data(),
+                                           n, order.data());
                         ASSERT_TRUE(got.SameBytes(want)) << first;
                         ASSERT_TRUE(got.GuardsIntact());
                     }
@@ -264,10 +269,12 @@ TEST_P(Pools, ManyRowsOfOneTokenAddInAscendingOrder)
     std::vector<int32_t> ids(n, 0);
     std::vector<uint32_t> order(n);
     rows[n - 1] = 16777216.0f;
-    zinf_add_rows_pool(ZINF_ISA_SCALAR, pool_, grad.data(), 1, 1, true, rows.data(), ZINF_F32, ids.data(), n, order.data());
+    zinf_add_rows_pool(ZINF_ISA_SCALAR, pool_, grad.data(), 1, 1, true, rows.data(), ZINF_F32, ids.data(), n,
+                       order.data());
     EXPECT_EQ(grad[0], 16777216.0f + 1000.0f);
     std::swap(rows[0], rows[n - 1]);
-    zinf_add_rows_pool(ZINF_ISA_SCALAR, pool_, grad.data(), 1, 1, true, rows.data(), ZINF_F32, ids.data(), n, order.data());
+    zinf_add_rows_pool(ZINF_ISA_SCALAR, pool_, grad.data(), 1, 1, true, rows.data(), ZINF_F32, ids.data(), n,
+                       order.data());
     EXPECT_EQ(grad[0], 16777216.0f);
 }
 

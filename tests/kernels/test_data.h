@@ -1,4 +1,4 @@
-/* tests/kernels/test_data.h - inputs for kernel tests: seeded bits, values over the whole exponent range, placed buffers. */
+/* tests/kernels/test_data.h - inputs for kernel tests: seeded values of any exponent, placed and guarded buffers. */
 #ifndef ZINF_TESTS_KERNELS_TEST_DATA_H_
 #define ZINF_TESTS_KERNELS_TEST_DATA_H_
 
@@ -13,7 +13,8 @@
 #include "zinf/base/cpu.h"
 #include "zinf/base/dtype.h"
 
-namespace zinf_test {
+namespace zinf_test
+{
 
 /* The instruction sets of this processor, the scalar one first. */
 inline std::vector<zinf_isa> Isas()
@@ -30,7 +31,8 @@ inline std::string IsaName(const ::testing::TestParamInfo<zinf_isa> &info) { ret
 /* Lengths around the widths of vectors and of the norm's chunk. */
 inline std::vector<uint64_t> Lengths() { return { 0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 4095, 4097 }; }
 
-class Random {
+class Random
+{
 public:
     explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x1234567u) {}
     uint32_t Bits()
@@ -58,9 +60,11 @@ private:
 };
 
 /* n elements of T that begin `offset` elements after a 64-byte boundary, with guards on both sides. */
-template <typename T> class Placed {
+template <typename T> class Placed
+{
 public:
-    Placed(uint64_t n, uint64_t offset) : n_(n), bytes_(kGuard + offset * sizeof(T) + n * sizeof(T) + kGuard + 64, kFill)
+    Placed(uint64_t n, uint64_t offset)
+        : n_(n), bytes_(kGuard + offset * sizeof(T) + n * sizeof(T) + kGuard + 64, kFill)
     {
         uint64_t base = ((uintptr_t)bytes_.data() + 63) / 64 * 64 - (uintptr_t)bytes_.data();
         begin_ = base + kGuard + offset * sizeof(T);

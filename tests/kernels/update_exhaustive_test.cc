@@ -1,4 +1,4 @@
-/* tests/kernels/update_exhaustive_test.cc - what takes too long for every run: all 2^32 masters, more than 2^32 bytes. */
+/* tests/kernels/update_exhaustive_test.cc - too long for every run: all 2^32 masters, more than 2^32 bytes. */
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +9,8 @@
 #include "kernels/update.h"
 #include "tests/kernels/test_data.h"
 
-namespace {
+namespace
+{
 
 TEST(SplitMaster, EveryPatternReturns)
 {
@@ -28,14 +29,16 @@ TEST(SplitMaster, EveryPatternReturns)
     }
 }
 
-/* Pain 15: 5 GiB of parameters and a little, mapped onto 64 MiB of memory, so each is updated 80 times and the first 81. */
+/* Pain 15: 5 GiB of parameters and a little, mapped onto 64 MiB of memory, so each is updated 80 times and the
+ * first 81. */
 TEST(UpdateLarge, MoreThanFourGibibytesInOneRange)
 {
     const uint64_t window = 64 << 20, repeats = 80, extra = 3, n = window / 4 * repeats + extra;
     const int fd = memfd_create("parameters", 0);
     ASSERT_GE(fd, 0);
     ASSERT_EQ(ftruncate(fd, (off_t)window), 0);
-    char *base = (char *)mmap(nullptr, window * (repeats + 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *base =
+        (char *)mmap(nullptr, window * (repeats + 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE((void *)base, MAP_FAILED);
     for (uint64_t i = 0; i <= repeats; i++)
         ASSERT_NE(mmap(base + i * window, window, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), MAP_FAILED);

@@ -1,4 +1,4 @@
-/* tests/kernels/update_test.cc - the optimizer: against float64, and the same bits on every ISA, partition and thread count. */
+/* tests/kernels/update_test.cc - the optimizer: near float64, the same bits on every ISA, partition and pool. */
 #include "kernels/update.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,8 @@
 #include "kernels/norm.h"
 #include "tests/kernels/test_data.h"
 
-namespace {
+namespace
+{
 
 using zinf_test::Isas;
 using zinf_test::Lengths;
@@ -36,8 +37,9 @@ zinf_update_scalars Scalars(zinf_optimizer kind, uint64_t t = 3, double lr = 1e-
 /* The arrays of one update, each beginning `offset` elements after a 64-byte boundary. */
 struct State {
     State(zinf_dtype weights, zinf_dtype grads, uint64_t nr, uint64_t offset)
-        : weight_dtype(weights), grad_dtype(grads), n(nr), hi(nr * zinf_dtype_nbytes(weights), offset * zinf_dtype_nbytes(weights)),
-          lo(nr, offset), m(nr, offset), v(nr, offset), grad(nr * zinf_dtype_nbytes(grads), offset * zinf_dtype_nbytes(grads))
+        : weight_dtype(weights), grad_dtype(grads), n(nr),
+          hi(nr * zinf_dtype_nbytes(weights), offset * zinf_dtype_nbytes(weights)), lo(nr, offset), m(nr, offset),
+          v(nr, offset), grad(nr * zinf_dtype_nbytes(grads), offset * zinf_dtype_nbytes(grads))
     {
     }
 
@@ -122,8 +124,8 @@ template <typename Fn> void ForEveryCombination(Fn fn)
     for (zinf_optimizer kind : kKinds)
         for (zinf_dtype weights : kWeights)
             for (zinf_dtype grads : kGrads) {
-                SCOPED_TRACE(::testing::Message() << "optimizer " << kind << " weights " << zinf_dtype_name(weights) << " grads "
-                                                  << zinf_dtype_name(grads));
+                SCOPED_TRACE(::testing::Message() << "optimizer " << kind << " weights " << zinf_dtype_name(weights)
+                                                  << " grads " << zinf_dtype_name(grads));
                 fn(kind, weights, grads);
                 if (::testing::Test::HasFatalFailure())
                     return;
@@ -171,13 +173,18 @@ TEST(UpdateScalars, WithoutBiasCorrectionTheStepIsTheLearningRate)
     EXPECT_EQ(k.inv_sqrt_c2, 1.0f);
 }
 
-class UpdateIsa : public ::testing::TestWithParam<zinf_isa> {};
+class UpdateIsa : public ::testing::TestWithParam<zinf_isa>
+{
+};
 INSTANTIATE_TEST_SUITE_P(Every, UpdateIsa, ::testing::ValuesIn(Isas()), zinf_test::IsaName);
 
 /* Pain 11. The number is checked to 1e-8 in double; fp32 near 1 holds it to half of 2^-24. */
 TEST_P(UpdateIsa, FirstStepGoldenNumbers)
 {
-    const struct { zinf_optimizer kind; double want; } cases[] = { { ZINF_ADAMW, 0.99899000 }, { ZINF_ADAM_L2, 0.99900000 } };
+    const struct {
+        zinf_optimizer kind;
+        double want;
+    } cases[] = { { ZINF_ADAMW, 0.99899000 }, { ZINF_ADAM_L2, 0.99900000 } };
     for (const auto &c : cases) {
         double p = 1, m = 0, v = 0;
         ReferenceStep(c.kind, 1, 1e-3, 0.01, 0.1, &p, &m, &v);
@@ -220,9 +227,10 @@ TEST_P(UpdateIsa, StaysNearFloat64OverManySteps)
             ASSERT_EQ(s.Run(GetParam(), Scalars(kind, t, 1e-3, 0.5)), 0u);
         }
         for (uint64_t i = 0; i < n; i++) {
-            /* Per step: p is rounded after the decay and after the sum (2^-24 of it each), the decay factor itself is half
-             * that off, and a few ulp of what was added. m and v are sums of like sizes. */
-            double bound = (double)steps * 2.5 * std::ldexp(std::fabs(p[i]) + 0.01, -24) + 8 * std::ldexp(moved[i], -23);
+            /* Per step: p is rounded after the decay and after the sum (2^-24 of it each), the decay factor itself is
+             * half that off, and a few ulp of what was added. m and v are sums of like sizes. */
+            double bound =
+                (double)steps * 2.5 * std::ldexp(std::fabs(p[i]) + 0.01, -24) + 8 * std::ldexp(moved[i], -23);
             ASSERT_NEAR(s.Master(i), p[i], bound) << i;
             if (kind == ZINF_SGD)
                 continue;
@@ -269,7 +277,9 @@ TEST_P(UpdateIsa, AnyBitsEqualScalarUpToThePayloadOfNan)
             }
         }
         ASSERT_EQ(got.Run(GetParam(), Scalars(kind)), want.Run(ZINF_ISA_SCALAR, Scalars(kind)));
-        auto same = [](float a, float b) { return zinf_f32_bits(a) == zinf_f32_bits(b) || (std::isnan(a) && std::isnan(b)); };
+        auto same = [](float a, float b) {
+            return zinf_f32_bits(a) == zinf_f32_bits(b) || (std::isnan(a) && std::isnan(b));
+        };
         for (uint64_t i = 0; i < n; i++) {
             ASSERT_TRUE(same(got.Master(i), want.Master(i))) << i;
             ASSERT_TRUE(same(got.m[i], want.m[i])) << i;
@@ -330,13 +340,13 @@ TEST_P(UpdateIsa, OneBadElementAnywhereIsReported)
                 ASSERT_EQ(run(ZINF_SGD), (uint32_t)ZINF_BAD_WEIGHT) << at;
             }
             s.Calm();
-            s.SetGrad(at, 1e25f);     /* its square overflows, nothing else does */
+            s.SetGrad(at, 1e25f); /* its square overflows, nothing else does */
             ASSERT_EQ(run(ZINF_ADAMW), (uint32_t)ZINF_BAD_V) << at;
             s.Calm();
             s.m[at] = INFINITY;
             ASSERT_EQ(run(ZINF_ADAM_L2), (uint32_t)(ZINF_BAD_M | ZINF_BAD_WEIGHT)) << at;
             s.Calm();
-            s.v[at] = -1.0f;          /* no square: its root is NaN, it is a number */
+            s.v[at] = -1.0f; /* no square: its root is NaN, it is a number */
             ASSERT_EQ(run(ZINF_ADAMW), (uint32_t)ZINF_BAD_WEIGHT) << at;
             s.Calm();
             ASSERT_EQ(run(ZINF_ADAMW), 0u);
@@ -360,7 +370,7 @@ TEST_P(UpdateIsa, AMasterThatHiHidesIsReported)
     }
     State s(ZINF_F32, ZINF_BF16, n, 0);
     s.Calm();
-    s.SetMaster(5, zinf_f32_from_bits(0xff7fff00u));     /* a whole fp32 parameter this large is still a number */
+    s.SetMaster(5, zinf_f32_from_bits(0xff7fff00u)); /* a whole fp32 parameter this large is still a number */
     zinf_update_scalars k = Scalars(ZINF_SGD, 1, 1e-30, 1.0);
     k.weight_decay = 0;
     EXPECT_EQ(s.Run(GetParam(), k), 0u);
@@ -420,7 +430,9 @@ TEST(SplitMaster, SplitAndJoinAreExactAndHiIsTheNearest)
     std::vector<int16_t> lo(256);
     for (uint32_t top = 0; top < 65536; top++) {
         for (uint32_t i = 0; i < 256; i++) {
-            uint32_t low = i < 128 ? (i * 521 + top) & 0xffff : i < 192 ? 0x8000 - 32 + (i - 128) : (i - 192 - 32) & 0xffff;
+            uint32_t low = i < 128   ? (i * 521 + top) & 0xffff
+                           : i < 192 ? 0x8000 - 32 + (i - 128)
+                                     : (i - 192 - 32) & 0xffff;
             master[i] = zinf_f32_from_bits(top << 16 | low);
         }
         zinf_split_range(master.data(), hi.data(), lo.data(), 256);
@@ -435,7 +447,8 @@ TEST(SplitMaster, SplitAndJoinAreExactAndHiIsTheNearest)
 
 TEST(SplitMaster, SplitRangeNamesTheFirstThatIsNotFinite)
 {
-    for (uint32_t bits : { 0x7f800000u, 0xff800000u, 0x7f800001u, 0x7fffffffu, 0xffff8000u, 0x7f7f8000u, 0xff7fffffu }) {
+    for (uint32_t bits :
+         { 0x7f800000u, 0xff800000u, 0x7f800001u, 0x7fffffffu, 0xffff8000u, 0x7f7f8000u, 0xff7fffffu }) {
         std::vector<float> master(100, 1.0f), back(100);
         std::vector<uint16_t> hi(100);
         std::vector<int16_t> lo(100);
