@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "zinf/base/align.h"
@@ -19,7 +18,7 @@ enum { HEADER = 104, SLOT_ALIGN = 4096 };
 
 static const char magic[8] = { 'Z', 'I', 'N', 'F', 'R', 'E', 'C', '1' };
 
-struct zinf_record_file {
+struct file {
     int fd;
     uint64_t slot_nbytes;
     unsigned char *buf;
@@ -94,8 +93,14 @@ void zinf_record_free(struct zinf_record *r)
     memset(r, 0, sizeof(*r));
 }
 
-static void encode(const struct zinf_record *r, unsigned char *b)
+uint64_t zinf_record_nbytes(const struct zinf_record *r)
 {
+    return parts_of(r->nr_units, r->nr_grains, r->payload_nbytes, strlen(r->fingerprint)).end;
+}
+
+void zinf_record_encode(const struct zinf_record *r, void *buf)
+{
+    unsigned char *b = buf;
     uint32_t name = (uint32_t)strlen(r->fingerprint);
     struct parts p = parts_of(r->nr_units, r->nr_grains, r->payload_nbytes, name);
 
@@ -167,13 +172,13 @@ static int decode(const unsigned char *b, const struct parts *p, struct zinf_rec
 }
 
 /* Moves the whole range or says why not. */
-static int transfer(struct zinf_record_file *f, bool write, uint64_t off, uint64_t nbytes, int flags, struct zinf_status *st)
+static int transfer(struct file *f, bool write, uint64_t off, uint64_t nbytes, struct zinf_status *st)
 {
     uint64_t done = 0;
 
     while (done < nbytes) {
-        struct iovec v = { f->buf + done, nbytes - done };
-        ssize_t n = write ? pwritev2(f->fd, &v, 1, (off_t)(off + done), flags) : preadv(f->fd, &v, 1, (off_t)(off + done));
+        ssize_t n = write ? pwrite(f->fd, f->buf + done, nbytes - done, (off_t)(off + done))
+                          : pread(f->fd, f->buf + done, nbytes - done, (off_t)(off + done));
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -199,26 +204,21 @@ static int sync_folder(const char *dir, struct zinf_status *st)
     return rc;
 }
 
-static int open_file(const char *dir, uint32_t rank, int flags, struct zinf_record_file **out, struct zinf_status *st)
+static int open_file(const char *dir, uint32_t rank, int flags, struct file *f, struct zinf_status *st)
 {
-    struct zinf_record_file *f = calloc(1, sizeof(*f));
-
-    *out = NULL;
-    if (!f)
-        return zinf_fail(st, -ENOMEM, "out of memory");
+    memset(f, 0, sizeof(*f));
     snprintf(f->path, sizeof(f->path), "%s/record-%u", dir, rank);
     f->fd = open(f->path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->fd < 0) {
-        int rc = zinf_fail(st, -errno, "%s: %s", f->path, strerror(errno));
-
-        free(f);
-        return rc;
-    }
-    *out = f;
-    return 0;
+    return f->fd < 0 ? zinf_fail(st, -errno, "%s: %s", f->path, strerror(errno)) : 0;
 }
 
-static int size_slots(struct zinf_record_file *f, struct zinf_status *st)
+static void close_file(struct file *f)
+{
+    close(f->fd);
+    free(f->buf);
+}
+
+static int size_slots(struct file *f, struct zinf_status *st)
 {
     struct stat s;
 
@@ -231,72 +231,37 @@ static int size_slots(struct zinf_record_file *f, struct zinf_status *st)
     return 0;
 }
 
-static int alloc_buf(struct zinf_record_file *f, struct zinf_status *st)
+static int alloc_buf(struct file *f, struct zinf_status *st)
 {
     f->buf = calloc(1, f->slot_nbytes);
     return f->buf ? 0 : zinf_fail(st, -ENOMEM, "out of memory");
 }
 
-int zinf_record_open(const char *dir, const struct zinf_record *r, bool create, struct zinf_record_file **out,
-                     struct zinf_status *st)
+int zinf_record_create(const char *dir, uint32_t rank, uint64_t slot_nbytes, struct zinf_status *st)
 {
-    uint64_t need = parts_of(r->nr_units, r->nr_grains, r->payload_nbytes, strlen(r->fingerprint)).end;
-    struct zinf_record_file *f;
-    int rc = open_file(dir, r->rank, create ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, out, st);
+    struct file f;
+    int rc = open_file(dir, rank, O_RDWR | O_CREAT | O_EXCL, &f, st);
 
     if (rc)
         return rc;
-    f = *out;
-    if (create) {
-        f->slot_nbytes = zinf_align_up(need, SLOT_ALIGN);
-        rc = alloc_buf(f, st);
-        for (int i = 0; i < 2 && !rc; i++)                 /* written, not only reserved: a commit never lacks space */
-            rc = transfer(f, true, i * f->slot_nbytes, f->slot_nbytes, 0, st);
-        if (!rc && fsync(f->fd))
-            rc = zinf_fail(st, -errno, "syncing %s: %s", f->path, strerror(errno));
-        if (!rc)
-            rc = sync_folder(dir, st);
-    } else {
-        rc = size_slots(f, st);
-        if (!rc && f->slot_nbytes < need)
-            rc = zinf_fail(st, -EINVAL, "%s: a record of this run needs %llu bytes, its slots have %llu", f->path,
-                           (unsigned long long)need, (unsigned long long)f->slot_nbytes);
-        if (!rc)
-            rc = alloc_buf(f, st);
-    }
-    if (rc) {
-        zinf_record_close(f);
-        *out = NULL;
-    }
+    f.slot_nbytes = slot_nbytes;
+    rc = alloc_buf(&f, st);
+    for (int i = 0; i < 2 && !rc; i++)                 /* written, not only reserved: a commit never lacks space */
+        rc = transfer(&f, true, i * slot_nbytes, slot_nbytes, st);
+    if (!rc && fsync(f.fd))
+        rc = zinf_fail(st, -errno, "syncing %s: %s", f.path, strerror(errno));
+    if (!rc)
+        rc = sync_folder(dir, st);
+    close_file(&f);
     return rc;
-}
-
-int zinf_record_write(struct zinf_record_file *f, const struct zinf_record *r, bool power, struct zinf_status *st)
-{
-    uint64_t need = parts_of(r->nr_units, r->nr_grains, r->payload_nbytes, strlen(r->fingerprint)).end;
-
-    if (need > f->slot_nbytes)
-        return zinf_fail(st, -EINVAL, "%s: a record of %llu bytes does not fit its slot", f->path, (unsigned long long)need);
-    encode(r, f->buf);
-    return transfer(f, true, r->generation % 2 * f->slot_nbytes, need, power ? RWF_DSYNC : 0, st);
-}
-
-void zinf_record_close(struct zinf_record_file *f)
-{
-    if (!f)
-        return;
-    if (f->fd >= 0)
-        close(f->fd);
-    free(f->buf);
-    free(f);
 }
 
 int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, struct zinf_record *out, uint32_t *nr_valid,
                      struct zinf_status *st)
 {
-    struct zinf_record_file *f;
+    struct file file, *f = &file;
     uint32_t found = 0;
-    int rc = open_file(dir, rank, O_RDONLY, &f, st);
+    int rc = open_file(dir, rank, O_RDONLY, f, st);
 
     memset(out, 0, sizeof(*out));
     if (nr_valid)
@@ -309,7 +274,7 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
     for (int i = 0; i < 2 && !rc; i++) {
         struct parts p;
 
-        rc = transfer(f, false, i * f->slot_nbytes, f->slot_nbytes, 0, st);
+        rc = transfer(f, false, i * f->slot_nbytes, f->slot_nbytes, st);
         if (rc || !valid(f->buf, f->slot_nbytes, &p))
             continue;
         if (nr_valid)
@@ -324,6 +289,6 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
         rc = zinf_fail(st, -ENOENT, "%s holds no valid record", f->path);
     if (rc)
         zinf_record_free(out);
-    zinf_record_close(f);
+    close_file(f);
     return rc;
 }

@@ -49,14 +49,13 @@ int  zinf_record_init(struct zinf_record *r, uint32_t nr_units, uint32_t nr_grai
                       const char *fingerprint, struct zinf_status *st);
 void zinf_record_free(struct zinf_record *r);           /* safe on a zeroed one */
 
-struct zinf_record_file;
-/* Creates DIR/record-<rank> with two empty slots large enough for r, or (create false) opens what is there. Durable on return:
- * file and folder are synced. Returns 0 or -errno with a line. */
-int  zinf_record_open(const char *dir, const struct zinf_record *r, bool create, struct zinf_record_file **out,
-                      struct zinf_status *st);
-/* Writes r to its slot; power = it has reached the medium on return (RWF_DSYNC), else only the kernel. No allocation. */
-int  zinf_record_write(struct zinf_record_file *f, const struct zinf_record *r, bool power, struct zinf_status *st);
-void zinf_record_close(struct zinf_record_file *f);     /* NULL is fine */
+/* Bytes of r when encoded, and the encoding itself: buf holds at least that many. The arrays must have the sizes of init. */
+uint64_t zinf_record_nbytes(const struct zinf_record *r);
+void     zinf_record_encode(const struct zinf_record *r, void *buf);
+
+/* Creates DIR/record-<rank> with two empty slots of slot_nbytes (a multiple of 4096) each, written and durable on return. The
+ * records themselves are written through the store's queue (swapper/store.h). Returns 0 or -errno with a line. */
+int  zinf_record_create(const char *dir, uint32_t rank, uint64_t slot_nbytes, struct zinf_status *st);
 
 /* The newest valid record of DIR/record-<rank>; newest_below limits the generation (UINT64_MAX = none). *nr_valid (may be NULL)
  * counts valid slots. Returns 0, -ENOENT when the file is not there or holds no valid slot, -EIO, -ENOMEM, each with a line. */
