@@ -3,7 +3,8 @@
  *
  * Forward keeps a running maximum and sum per query and rescales what it has (Dao et al., FlashAttention, 2022). Backward
  * recomputes p = exp(score - lse) block by block, keys outside and queries inside, so that dk and dv of a block are finished
- * by one thread; dq collects its blocks in key order. */
+ * by one thread; dq collects its blocks in key order. It comes in two cuts with the same bits: dq with dk and dv (5 products per
+ * pair of blocks), or apart (7 products, and as many independent pieces as there are blocks). */
 #define _GNU_SOURCE
 #include <math.h>
 
@@ -188,15 +189,36 @@ static void probabilities(const struct zinf_attention *a, const struct block *x,
     }
 }
 
+enum { OF_KEYS = 1, OF_QUERIES = 2 };      /* which gradients a call is for: dk and dv, dq */
+
 struct backward {
     struct block x;
     uint64_t b, kv_head;
-    const float *kt, *vt;
-    float *s, *dp, *delta;
+    float *kt, *vt, *s, *dp, *delta;
 };
 
+static struct backward backward_begin(const struct zinf_attention *a, uint64_t b, uint64_t kv_head, float *scratch)
+{
+    float *kt = scratch + 2 * BLOCK * BLOCK, *vt = kt + BLOCK * a->head_dim;
+
+    return (struct backward){
+        .b = b, .kv_head = kv_head, .kt = kt, .vt = vt, .s = scratch, .dp = scratch + BLOCK * BLOCK,
+        .delta = vt + BLOCK * a->head_dim,
+    };
+}
+
+static void take_keys(const struct zinf_attention *a, struct backward *w, uint64_t k0)
+{
+    uint64_t at = (w->b * a->seq + k0) * a->kv_stride + w->kv_head * a->head_dim;
+
+    w->x.k0 = k0;
+    w->x.nr_k = zinf_min_u64(BLOCK, a->seq - k0);
+    products.transpose(w->kt, BLOCK, a->k + at, a->kv_stride, w->x.nr_k, a->head_dim);
+    products.transpose(w->vt, BLOCK, a->v + at, a->kv_stride, w->x.nr_k, a->head_dim);
+}
+
 /* One block of queries of one head against one block of keys; first: dk and dv are overwritten. */
-static void backward_step(const struct zinf_attention *a, const struct backward *w, uint64_t head, bool first)
+static void backward_step(const struct zinf_attention *a, const struct backward *w, uint64_t head, int of, bool first)
 {
     const struct block *x = &w->x;
     uint64_t d = a->head_dim, row = w->b * a->seq + x->q0;
@@ -210,38 +232,61 @@ static void backward_step(const struct zinf_attention *a, const struct backward 
     scores(x, d, a->q + q_at, a->q_stride, w->kt, w->s);
     scores(x, d, d_o, a->o_stride, w->vt, w->dp);
     probabilities(a, x, w->s, w->dp, lse, w->delta);
-    over_queries(x, d, w->s, d_o, a->o_stride, a->dv + kv_at, a->kv_stride, first ? 0.0f : 1.0f);
-    over_queries(x, d, w->dp, a->q + q_at, a->q_stride, a->dk + kv_at, a->kv_stride, first ? 0.0f : 1.0f);
-    over_keys(x, d, w->dp, a->k + kv_at, a->kv_stride, a->dq + q_at, a->q_stride, first_keys ? 0.0f : 1.0f);
+    if (of & OF_KEYS) {
+        over_queries(x, d, w->s, d_o, a->o_stride, a->dv + kv_at, a->kv_stride, first ? 0.0f : 1.0f);
+        over_queries(x, d, w->dp, a->q + q_at, a->q_stride, a->dk + kv_at, a->kv_stride, first ? 0.0f : 1.0f);
+    }
+    if (of & OF_QUERIES)
+        over_keys(x, d, w->dp, a->k + kv_at, a->kv_stride, a->dq + q_at, a->q_stride, first_keys ? 0.0f : 1.0f);
+}
+
+/* All queries that see the keys [k0, k0 + BLOCK). */
+static void backward_of_block(const struct zinf_attention *a, struct backward *w, uint64_t k0, int of)
+{
+    uint64_t group = a->nr_heads / a->nr_kv_heads;
+    struct block *x = &w->x;
+    bool first = true;
+
+    take_keys(a, w, k0);
+    for (uint64_t head = w->kv_head * group; head < (w->kv_head + 1) * group; head++) {
+        for (x->q0 = k0; x->q0 < a->seq && first_key(a, x->q0) < k0 + x->nr_k; x->q0 += BLOCK) {
+            x->nr_q = zinf_min_u64(BLOCK, a->seq - x->q0);
+            backward_step(a, w, head, of, first);
+            first = false;
+        }
+    }
 }
 
 static void backward(const struct zinf_attention *a, uint64_t b, uint64_t kv_head, float *scratch)
 {
-    uint64_t d = a->head_dim, group = a->nr_heads / a->nr_kv_heads;
-    float *kt = scratch + 2 * BLOCK * BLOCK, *vt = kt + BLOCK * d;
-    struct backward w = {
-        .b = b, .kv_head = kv_head, .kt = kt, .vt = vt, .s = scratch, .dp = scratch + BLOCK * BLOCK, .delta = vt + BLOCK * d,
-    };
-    struct block *x = &w.x;
+    struct backward w = backward_begin(a, b, kv_head, scratch);
 
-    for (x->k0 = 0; x->k0 < a->seq; x->k0 += BLOCK) {
-        uint64_t at = (b * a->seq + x->k0) * a->kv_stride + kv_head * d;
-        bool first = true;
+    for (uint64_t k0 = 0; k0 < a->seq; k0 += BLOCK)
+        backward_of_block(a, &w, k0, OF_KEYS | OF_QUERIES);
+}
 
-        x->nr_k = zinf_min_u64(BLOCK, a->seq - x->k0);
-        products.transpose(kt, BLOCK, a->k + at, a->kv_stride, x->nr_k, d);
-        products.transpose(vt, BLOCK, a->v + at, a->kv_stride, x->nr_k, d);
-        for (uint64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-            for (x->q0 = x->k0; x->q0 < a->seq && first_key(a, x->q0) < x->k0 + x->nr_k; x->q0 += BLOCK) {
-                x->nr_q = zinf_min_u64(BLOCK, a->seq - x->q0);
-                backward_step(a, &w, head, first);
-                first = false;
-            }
-        }
+static void backward_keys(const struct zinf_attention *a, uint64_t b, uint64_t kv_head, uint64_t k0, float *scratch)
+{
+    struct backward w = backward_begin(a, b, kv_head, scratch);
+
+    backward_of_block(a, &w, k0, OF_KEYS);
+}
+
+static void backward_queries(const struct zinf_attention *a, uint64_t b, uint64_t head, uint64_t q0, float *scratch)
+{
+    struct backward w = backward_begin(a, b, head / (a->nr_heads / a->nr_kv_heads), scratch);
+
+    w.x.q0 = q0;
+    w.x.nr_q = zinf_min_u64(BLOCK, a->seq - q0);
+    for (uint64_t k0 = zinf_align_down(first_key(a, q0), BLOCK); k0 <= q0; k0 += BLOCK) {
+        take_keys(a, &w, k0);
+        backward_step(a, &w, head, OF_QUERIES, false);
     }
 }
 
 const struct zinf_cpu_attention ZINF_VARIANT(zinf_cpu_attention) = {
     .forward = forward,
     .backward = backward,
+    .backward_keys = backward_keys,
+    .backward_queries = backward_queries,
 };

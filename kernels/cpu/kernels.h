@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Attention works on blocks of 64 queries and 64 keys (fewer for wide heads) in this much scratch. */
+/* What attention's scratch is made for. */
 #define ZINF_CPU_HEAD_DIM_MAX 1024u
 
 struct zinf_cpu_elementwise {
@@ -62,14 +62,17 @@ struct zinf_cpu_products {
 #define ZINF_CPU_PACK_FLOATS ((ZINF_CPU_PACK_M + ZINF_CPU_PACK_N) * ZINF_CPU_PACK_K)
 
 struct zinf_cpu_attention {
-    /* queries [q0, q0 + ZINF_CPU_Q_ROWS) of one head of one sequence */
+    /* queries [q0, q0 + ZINF_CPU_ATTENTION_BLOCK) of one head of one sequence */
     void (*forward)(const struct zinf_attention *a, uint64_t b, uint64_t head, uint64_t q0, float *scratch);
     /* one key head of one sequence, with all the query heads that share it */
     void (*backward)(const struct zinf_attention *a, uint64_t b, uint64_t kv_head, float *scratch);
+    /* The same bits in pieces: dk and dv of keys [k0, k0 + 64), dq of queries [q0, q0 + 64). 7/5 of the work. */
+    void (*backward_keys)(const struct zinf_attention *a, uint64_t b, uint64_t kv_head, uint64_t k0, float *scratch);
+    void (*backward_queries)(const struct zinf_attention *a, uint64_t b, uint64_t head, uint64_t q0, float *scratch);
 };
-#define ZINF_CPU_Q_ROWS 64u
-/* three blocks of 64 x 64, two of 64 x 1024 */
-#define ZINF_CPU_ATTENTION_FLOATS (3u * 64u * 64u + 2u * 64u * ZINF_CPU_HEAD_DIM_MAX + 4u * 64u)
+#define ZINF_CPU_ATTENTION_BLOCK 64u
+/* two blocks of 64 x 64, two of 64 x 1024, and per-row numbers */
+#define ZINF_CPU_ATTENTION_FLOATS (2u * 64u * 64u + 2u * 64u * ZINF_CPU_HEAD_DIM_MAX + 4u * 64u)
 
 extern const struct zinf_cpu_elementwise zinf_cpu_elementwise_scalar, zinf_cpu_elementwise_avx2;
 extern const struct zinf_cpu_products zinf_cpu_products_scalar, zinf_cpu_products_avx2;

@@ -104,16 +104,28 @@ TEST_P(Attention, PeakedScores)
     RunCase(&dev, { { 1, 130, 2, 2, 32, 0, 0.18 }, 6 }, true);
 }
 
+/* More threads than key heads: backward then comes in pieces, which must not show. */
 TEST_P(Attention, BitsDoNotDependOnThreads)
 {
-    Floats first;
-    for (uint32_t nr_threads : { 1, 2, 3 }) {
-        CpuDevice dev(GetParam(), nr_threads);
-        Floats all = RunCase(&dev, { { 2, 140, 4, 2, 24, 100, 0.2 }, 2 }, false);
-        if (first.empty())
-            first = all;
-        EXPECT_TRUE(SameBits(first, all)) << nr_threads << " threads";
-    }
+    for (uint64_t kv_heads : { 1, 2, 4 })
+        for (uint64_t window : { 0, 100 }) {
+            Floats first;
+            for (uint32_t nr_threads : { 1, 2, 3, 5 }) {
+                CpuDevice dev(GetParam(), nr_threads);
+                Floats all = RunCase(&dev, { { 1, 200, 4, kv_heads, 24, window, 0.2 }, 2 }, false);
+                if (first.empty())
+                    first = all;
+                EXPECT_TRUE(SameBits(first, all)) << nr_threads << " threads, " << kv_heads << " key heads";
+            }
+        }
+}
+
+TEST_P(Attention, BackwardInPieces)
+{
+    CpuDevice dev(GetParam(), 3);
+    for (uint64_t seq : { 65, 150 })
+        for (uint64_t window : { 0, 70 })
+            RunCase(&dev, { { 1, seq, 3, 1, 16, window, 0.25 }, 1 }, true);
 }
 
 TEST_P(Attention, SizesItCannotServeAreRefused)
