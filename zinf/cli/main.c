@@ -17,7 +17,6 @@ struct command {
 static const struct command commands[] = {
     { "train", zinf_cmd_train, "train a model whose state may be larger than device memory and RAM" },
     { "report", zinf_cmd_report, "tables of finished runs, side by side, and whether their weights are identical" },
-    { "export", zinf_cmd_export, "write a Hugging Face folder from a finished run" },
     { "doctor", zinf_cmd_doctor, "what this machine offers and what zinf would choose" },
     { "config", zinf_cmd_config, "explain a configuration, or list every key" },
 };

@@ -170,6 +170,9 @@ static int norm(const struct run *r)
         }
         sum = zinf_norm_total(t->norms[u].chunk_sums, t->part.unit_elems[u] / ZINF_NORM_CHUNK, sum);
     }
+    if (!isfinite(sum))        /* every value is finite and their squares are not: as unusable as an infinite gradient */
+        return zinf_fail(r->st, -EDOM, "iteration %llu: the norm of the gradient is not finite; lower the learning rate",
+                         (unsigned long long)v->iteration);
     v->grad_norm = sqrt(sum);
     v->clip = zinf_clip_factor(v->grad_norm, t->config.gradient_clipping);
     v->tokens = t->batch.trained;
