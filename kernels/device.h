@@ -1,14 +1,14 @@
 /* kernels/device.h - a device as a table: memory, streams, events, copies, and the operations a transformer needs.
  *
- * One piece of layer code serves every device. It runs inside zinf_stream_fn, which the device calls when it accepts work:
- * a GPU calls it at once and the operations launch kernels; the CPU device calls it on a pool worker when the stream's
- * earlier work is done and the operations compute there and then, as fixed tiles on the pool.
+ * One piece of layer code serves every device. It runs inside zinf_stream_fn, which the device calls when it accepts
+ * work: a GPU calls it at once and the operations launch kernels; the CPU device calls it on a pool worker when the
+ * stream's earlier work is done and the operations compute there and then, as fixed tiles on the pool.
  *
- * Arithmetic: storage may be fp32, bf16 or fp16; every operation computes in fp32 (or wider) and rounds once on the way
- * out, to nearest even. The order of every addition depends on shapes only, never on threads, addresses or time
- * (the numeric plan). Matrices are row-major. Pointers are device pointers, borrowed until the stream has passed the call;
- * alignment 64 bytes for whole buffers, element alignment otherwise. No operation allocates.
- * Threads: calls on one stream come from one thread at a time. */
+ * Arithmetic: storage may be fp32, bf16 or fp16; every operation computes in fp32 (or wider) and rounds once on the
+ * way out, to nearest even. The order of every addition depends on shapes only, never on threads, addresses or time
+ * (the numeric plan). Matrices are row-major. Pointers are device pointers, borrowed until the stream has passed the
+ * call; alignment 64 bytes for whole buffers, element alignment otherwise. No operation allocates. Threads: calls on
+ * one stream come from one thread at a time. */
 #ifndef ZINF_KERNELS_DEVICE_H_
 #define ZINF_KERNELS_DEVICE_H_
 
@@ -54,10 +54,11 @@ struct zinf_gemm {
     float beta;
 };
 
-/* Causal attention with grouped heads: q [batch*seq, nr_heads*head_dim], k, v [batch*seq, nr_kv_heads*head_dim], all fp32
- * with the given row strides (elements); o likewise; lse [batch, nr_heads, seq] fp32 (log-sum-exp of scaled scores).
- * nr_heads is a multiple of nr_kv_heads, head_dim is even and at most 1024. scale multiplies scores. window 0 = none, else a token sees itself and the
- * window - 1 tokens before it. Memory is linear in seq. Source: Dao et al., FlashAttention, 2022 (online softmax). */
+/* Causal attention with grouped heads: q [batch*seq, nr_heads*head_dim], k, v [batch*seq, nr_kv_heads*head_dim], all
+ * fp32 with the given row strides (elements); o likewise; lse [batch, nr_heads, seq] fp32 (log-sum-exp of scaled
+ * scores). nr_heads is a multiple of nr_kv_heads, head_dim is even and at most 1024. scale multiplies scores. window
+ * 0 = none, else a token sees itself and the window - 1 tokens before it. Memory is linear in seq. Source: Dao et
+ * al., FlashAttention, 2022 (online softmax). */
 struct zinf_attention {
     uint64_t batch, seq, nr_heads, nr_kv_heads, head_dim, window;
     float scale;
@@ -69,9 +70,9 @@ struct zinf_attention {
     float *dq, *dk, *dv;
 };
 
-/* What one pass over a rounded gradient finds. chunk_sums[i] is the sum of squares of elements
- * [4096 i, 4096 (i+1)) in fp32: 64 lanes (element j to lane j mod 64, fma), then a fixed tree (lane l += lane l + 32, 16, 8,
- * 4, 2, 1). nr_nonfinite counts Inf and NaN; first_nonfinite is the lowest index (UINT64_MAX = none). Host-visible memory. */
+/* What one pass over a rounded gradient finds. chunk_sums[i] is the sum of squares of elements [4096 i, 4096 (i+1))
+ * in fp32: 64 lanes (element j to lane j mod 64, fma), then a fixed tree (lane l += lane l + 32, 16, 8, 4, 2, 1).
+ * nr_nonfinite counts Inf and NaN; first_nonfinite is the lowest index (UINT64_MAX = none). Host-visible memory. */
 #define ZINF_NORM_CHUNK 4096u
 struct zinf_norm_out {
     float   *chunk_sums;              /* ceil(n / 4096) */
@@ -80,7 +81,7 @@ struct zinf_norm_out {
 
 /* One row's loss is logsumexp(logits) - logits[target]; target < 0 = not trained: loss 0, gradient 0. */
 struct zinf_cross_entropy {
-    float *logits;                    /* [rows, vocab]; overwritten by dlogits = (softmax - onehot) * grad_scale if want_grad */
+    float *logits;                    /* [rows, vocab]; if want_grad overwritten by (softmax - onehot) * grad_scale */
     uint64_t rows, vocab, stride;
     const int32_t *targets;           /* host-visible [rows]; each < vocab */
     float grad_scale;
@@ -102,7 +103,8 @@ struct zinf_device_ops {
     int  (*stream_open)(struct zinf_device *dev, const char *name, struct zinf_stream **out);
     void (*stream_close)(struct zinf_stream *s);                          /* waits for what is queued; NULL is fine */
     /* Runs fn(s, arg) after everything enqueued on s before and after every event in waits[] has been recorded; then
-     * records `done` (may be NULL) and calls notify(notify_arg) (may be NULL) from some thread. item is borrowed until then. */
+     * records `done` (may be NULL) and calls notify(notify_arg) (may be NULL) from some thread. item is borrowed
+     * until then. */
     int  (*enqueue)(struct zinf_stream *s, struct zinf_stream_item *item);
     /* Waits on the calling thread (not a worker) until everything enqueued so far has run. */
     int  (*stream_sync)(struct zinf_stream *s);
@@ -121,17 +123,20 @@ struct zinf_device_ops {
     /* y = x * rstd * w, rstd[row] = 1/sqrt(mean(x^2) + eps). Source: Zhang & Sennrich, 2019. */
     int (*rmsnorm_forward)(struct zinf_stream *s, float *y, float *rstd, const float *x, const void *w,
                            enum zinf_dtype w_dtype, uint64_t rows, uint64_t width, float eps);
-    /* dx += d/dx; dw (fp32) = beta * dw + d/dw, rows summed in fixed chunks. partial: scratch, (rows/64 + 1) * width floats. */
+    /* dx += d/dx; dw (fp32) = beta * dw + d/dw, rows summed in fixed chunks. partial: scratch, (rows/64 + 1) * width
+     * floats. */
     int (*rmsnorm_backward)(struct zinf_stream *s, float *dx, float *dw, float beta, const float *dy, const float *x,
                             const float *rstd, const void *w, enum zinf_dtype w_dtype, uint64_t rows, uint64_t width,
                             float *partial);
     /* Rotates pairs (i, i + head_dim/2) of every head in place, position = row mod seq; sin_sign -1 = backward.
-     * cos_sin: [seq, head_dim/2, 2] fp32. Source: Su et al., RoFormer, 2021 (half-split layout, as Llama's checkpoints). */
+     * cos_sin: [seq, head_dim/2, 2] fp32. Source: Su et al., RoFormer, 2021 (half-split layout, as Llama's
+     * checkpoints). */
     int (*rope)(struct zinf_stream *s, float *x, uint64_t rows, uint64_t seq, uint64_t nr_heads, uint64_t head_dim,
                 uint64_t stride, const float *cos_sin, float sin_sign);
     int (*attention_forward)(struct zinf_stream *s, const struct zinf_attention *a);
     int (*attention_backward)(struct zinf_stream *s, const struct zinf_attention *a);
-    /* h = silu(g) * u. backward: dg, du from dh (dg may be g's buffer, du may be u's). Source: Shazeer, GLU variants, 2020. */
+    /* h = silu(g) * u. backward: dg, du from dh (dg may be g's buffer, du may be u's). Source: Shazeer, GLU
+     * variants, 2020. */
     int (*swiglu_forward)(struct zinf_stream *s, float *h, const float *g, const float *u, uint64_t n);
     int (*swiglu_backward)(struct zinf_stream *s, float *dg, float *du, const float *dh, const float *g, const float *u,
                            uint64_t n);
@@ -143,13 +148,13 @@ struct zinf_device_ops {
     int (*update)(struct zinf_stream *s, const struct zinf_update *u, uint32_t *bad);
 };
 
-/* One piece of work on a stream. The caller gives up the item and everything it points to from enqueue until notify is called
- * (without a notify: until stream_sync of a later moment returns); inside notify all of it may be reused, enqueued again
- * included. notify calls of one stream come one at a time and in order; they should be short.
+/* One piece of work on a stream. The caller gives up the item and everything it points to from enqueue until notify
+ * is called (without a notify: until stream_sync of a later moment returns); inside notify all of it may be reused,
+ * enqueued again included. notify calls of one stream come one at a time and in order; they should be short.
  *
- * An item waits for what its events were armed for when it was enqueued: arming an event again afterwards, for the next step,
- * neither holds it back nor lets it go early. An event that was never armed counts as recorded. Enqueue from several threads
- * at once is allowed; it then is the caller who knows what comes before what. */
+ * An item waits for what its events were armed for when it was enqueued: arming an event again afterwards, for the
+ * next step, neither holds it back nor lets it go early. An event that was never armed counts as recorded. Enqueue
+ * from several threads at once is allowed; it then is the caller who knows what comes before what. */
 struct zinf_stream_item {
     zinf_stream_fn fn;
     void *arg;
@@ -167,9 +172,9 @@ struct zinf_stream_item {
 
 extern const struct zinf_device_ops zinf_cpu_device_ops;
 
-/* The CPU device: a stream of the device itself whose enqueue runs fn(s, arg) on the caller when the stream is idle and the
- * waits are recorded. The operations may also be called with it outside a zinf_stream_fn, from a worker or from one other
- * thread at a time. For tests and for cpu-lane work. */
+/* The CPU device: a stream of the device itself whose enqueue runs fn(s, arg) on the caller when the stream is idle
+ * and the waits are recorded. The operations may also be called with it outside a zinf_stream_fn, from a worker or
+ * from one other thread at a time. For tests and for cpu-lane work. */
 struct zinf_stream *zinf_cpu_stream_now(struct zinf_device *dev);
 /* The pool that a stream of the CPU device runs on; for layers written by hand. */
 struct zinf_pool *zinf_cpu_stream_pool(struct zinf_stream *s);

@@ -1,10 +1,11 @@
-/* kernels/cpu/attention.c - causal attention with grouped heads in blocks of 64 queries by 64 keys; memory linear in seq.
- * Built once per instruction set (lanes.h).
+/* kernels/cpu/attention.c - causal attention with grouped heads in blocks of 64 queries by 64 keys; memory linear in
+ * seq. Built once per instruction set (lanes.h).
  *
- * Forward keeps a running maximum and sum per query and rescales what it has (Dao et al., FlashAttention, 2022). Backward
- * recomputes p = exp(score - lse) block by block, keys outside and queries inside, so that dk and dv of a block are finished
- * by one thread; dq collects its blocks in key order. It comes in two cuts with the same bits: dq with dk and dv (5 products per
- * pair of blocks), or apart (7 products, and as many independent pieces as there are blocks). */
+ * Forward keeps a running maximum and sum per query and rescales what it has (Dao et al., FlashAttention, 2022).
+ * Backward recomputes p = exp(score - lse) block by block, keys outside and queries inside, so that dk and dv of a
+ * block are finished by one thread; dq collects its blocks in key order. It comes in two cuts with the same bits: dq
+ * with dk and dv (5 products per pair of blocks), or apart (7 products, and as many independent pieces as there are
+ * blocks). */
 #define _GNU_SOURCE
 #include <math.h>
 
@@ -26,14 +27,15 @@ static void multiply(uint64_t m, uint64_t n, uint64_t k, const float *a, uint64_
                      uint64_t ldb, float *c, uint64_t ldc, float beta)
 {
     struct zinf_cpu_block p = {
-        .m = m, .n = n, .k = k, .a = a, .a_row = a_row, .a_col = a_col, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .beta = beta,
+        .m = m, .n = n, .k = k, .a = a, .a_row = a_row, .a_col = a_col, .b = b, .ldb = ldb, .c = c, .ldc = ldc,
+        .beta = beta,
     };
 
     products.block(&p);
 }
 
-/* A block whose queries are its keys is lower triangular: it is worked on in panels of rows, each as wide as its last row sees.
- * Columns beyond are neither computed nor read. */
+/* A block whose queries are its keys is lower triangular: it is worked on in panels of rows, each as wide as its
+ * last row sees. Columns beyond are neither computed nor read. */
 enum { PANEL = 24 };
 
 struct block {
@@ -68,26 +70,28 @@ static void over_keys(const struct block *x, uint64_t d, const float *p, const f
 {
     for (uint64_t i = 0, nr; i < x->nr_q; i += nr) {
         nr = panel_rows(x, i, x->nr_q);
-        multiply(nr, d, panel_width(x, i), p + i * BLOCK, BLOCK, 1, rows, stride, out + i * out_stride, out_stride, beta);
+        multiply(nr, d, panel_width(x, i), p + i * BLOCK, BLOCK, 1, rows, stride, out + i * out_stride, out_stride,
+                 beta);
     }
 }
 
 /* out[key] = beta out[key] + sum over queries of p[query][key] rows[query] */
-static void over_queries(const struct block *x, uint64_t d, const float *p, const float *rows, uint64_t stride, float *out,
-                         uint64_t out_stride, float beta)
+static void over_queries(const struct block *x, uint64_t d, const float *p, const float *rows, uint64_t stride,
+                         float *out, uint64_t out_stride, float beta)
 {
     for (uint64_t j = 0, nr; j < x->nr_k; j += nr) {
         uint64_t from = is_diagonal(x) ? j : 0;
 
         nr = panel_rows(x, j, x->nr_k);
-        multiply(nr, d, x->nr_q - from, p + from * BLOCK + j, 1, BLOCK, rows + from * stride, stride, out + j * out_stride,
-                 out_stride, beta);
+        multiply(nr, d, x->nr_q - from, p + from * BLOCK + j, 1, BLOCK, rows + from * stride, stride,
+                 out + j * out_stride, out_stride, beta);
     }
 }
 
-/* Row i of s: scaled, -Inf where the query does not see the key. *max takes in what it sees. Returns how many columns there
- * are, in whole vectors. */
-ZINF_INLINE uint64_t scale_and_mask(const struct zinf_attention *a, const struct block *x, float *s, uint64_t i, zinf_v8 *max)
+/* Row i of s: scaled, -Inf where the query does not see the key. *max takes in what it sees. Returns how many
+ * columns there are, in whole vectors. */
+ZINF_INLINE uint64_t scale_and_mask(const struct zinf_attention *a, const struct block *x, float *s, uint64_t i,
+                                    zinf_v8 *max)
 {
     const zinf_i8 iota = { 0, 1, 2, 3, 4, 5, 6, 7 };
     uint64_t q = x->q0 + i, lo = first_key(a, q), width = zinf_align_up(panel_width(x, i), 8);
@@ -107,9 +111,11 @@ ZINF_INLINE uint64_t scale_and_mask(const struct zinf_attention *a, const struct
     return width;
 }
 
-/* One row's step of the running softmax: raw scores become exp(score - max), *max and *sum move on; returns the factor for
- * what was summed before, 1 when the maximum has not moved. A row that has seen no key yet keeps max = -Inf, sums zeros. */
-static float softmax_step(const struct zinf_attention *a, const struct block *x, float *s, uint64_t i, float *max, float *sum)
+/* One row's step of the running softmax: raw scores become exp(score - max), *max and *sum move on; returns the
+ * factor for what was summed before, 1 when the maximum has not moved. A row that has seen no key yet keeps max =
+ * -Inf, sums zeros. */
+static float softmax_step(const struct zinf_attention *a, const struct block *x, float *s, uint64_t i, float *max,
+                          float *sum)
 {
     zinf_v8 m = zinf_v_set(*max), total = zinf_v_set(0.0f);
     uint64_t width = scale_and_mask(a, x, s, i, &m);

@@ -1,4 +1,5 @@
-/* kernels/cpu/cpu_device.c - the CPU device: every operation of the table, cut in tiles that depend on its shape only. */
+/* kernels/cpu/cpu_device.c - the CPU device: every operation of the table, cut in tiles that depend on its shape
+ * only. */
 #define _GNU_SOURCE
 #include "kernels/cpu/cpu_device.h"
 
@@ -58,8 +59,10 @@ static int take_scratch(struct zinf_device *dev, const struct zinf_device_opts *
 
     if (opts->scratch_base) {
         if (opts->scratch_nbytes < least || opts->scratch_nbytes % 64 || (uintptr_t)opts->scratch_base % 64)
-            return zinf_fail(st, -EINVAL, "the CPU device needs %zu bytes of scratch per worker, in whole lines of 64 bytes; it was "
-                             "given %zu", least, opts->scratch_nbytes);
+            return zinf_fail(st, -EINVAL,
+                             "the CPU device needs %zu bytes of scratch per worker, in whole lines of 64 bytes; it was "
+                             "given %zu",
+                             least, opts->scratch_nbytes);
         dev->env.scratch = opts->scratch_base;
         dev->env.scratch_floats = opts->scratch_nbytes / sizeof(float);
         return 0;
@@ -235,8 +238,8 @@ static void cast_tile(void *ctx, uint64_t tile, uint32_t worker)
                        a->src + at * zinf_dtype_nbytes(a->src_dtype), a->src_dtype, count);
 }
 
-static int op_cast(struct zinf_stream *s, void *dst, enum zinf_dtype dst_dtype, const void *src, enum zinf_dtype src_dtype,
-                   uint64_t n)
+static int op_cast(struct zinf_stream *s, void *dst, enum zinf_dtype dst_dtype, const void *src,
+                   enum zinf_dtype src_dtype, uint64_t n)
 {
     struct cast_args a = { .dst = dst, .src = src, .dst_dtype = dst_dtype, .src_dtype = src_dtype };
 
@@ -264,8 +267,8 @@ static void gather_tile(void *ctx, uint64_t tile, uint32_t worker)
         memcpy(a->out + i * a->row_nbytes, a->table + (uint64_t)a->ids[i] * a->row_nbytes, a->row_nbytes);
 }
 
-static int op_gather_rows(struct zinf_stream *s, void *out, const void *table, enum zinf_dtype dtype, const int32_t *ids,
-                          uint64_t n, uint64_t width)
+static int op_gather_rows(struct zinf_stream *s, void *out, const void *table, enum zinf_dtype dtype,
+                          const int32_t *ids, uint64_t n, uint64_t width)
 {
     struct gather_args a = { .out = out, .table = table, .ids = ids, .row_nbytes = width * zinf_dtype_nbytes(dtype) };
 
@@ -295,8 +298,8 @@ static void norm_forward_tile(void *ctx, uint64_t tile, uint32_t worker)
     uint64_t count, row = tile_span(c, tile, &count);
 
     (void)worker;
-    c->env->kernels.e->rmsnorm_forward(a->y + row * a->width, a->rstd_out + row, a->x + row * a->width, a->w, a->w_dtype, count,
-                                       a->width, a->eps);
+    c->env->kernels.e->rmsnorm_forward(a->y + row * a->width, a->rstd_out + row, a->x + row * a->width, a->w,
+                                       a->w_dtype, count, a->width, a->eps);
 }
 
 static int op_rmsnorm_forward(struct zinf_stream *s, float *y, float *rstd, const float *x, const void *w,
@@ -334,8 +337,8 @@ static int op_rmsnorm_backward(struct zinf_stream *s, float *dx, float *dw, floa
                                float *partial)
 {
     struct norm_args a = {
-        .dy = dy, .x = x, .rstd = rstd, .w = w, .w_dtype = w_dtype, .width = width, .dx = dx, .dw = dw, .partial = partial,
-        .beta = beta, .nr_parts = zinf_div_up(rows, NORM_ROWS),
+        .dy = dy, .x = x, .rstd = rstd, .w = w, .w_dtype = w_dtype, .width = width, .dx = dx, .dw = dw,
+        .partial = partial, .beta = beta, .nr_parts = zinf_div_up(rows, NORM_ROWS),
     };
 
     for_tiles(env_of(s), rows, NORM_ROWS, norm_backward_tile, &a);
@@ -364,7 +367,8 @@ static int op_rope(struct zinf_stream *s, float *x, uint64_t rows, uint64_t seq,
                    uint64_t stride, const float *cos_sin, float sin_sign)
 {
     struct rope_args a = {
-        .x = x, .seq = seq, .nr_heads = nr_heads, .head_dim = head_dim, .stride = stride, .cos_sin = cos_sin, .sin_sign = sin_sign,
+        .x = x, .seq = seq, .nr_heads = nr_heads, .head_dim = head_dim, .stride = stride, .cos_sin = cos_sin,
+        .sin_sign = sin_sign,
     };
 
     if (head_dim % 2 || seq == 0 || stride < nr_heads * head_dim)
@@ -395,7 +399,8 @@ static int op_attention_forward(struct zinf_stream *s, const struct zinf_attenti
 {
     if (!attention_is_valid(a))
         return -EINVAL;
-    for_tiles(env_of(s), a->batch * a->nr_heads * zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), 1, attention_forward_tile, a);
+    for_tiles(env_of(s), a->batch * a->nr_heads * zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), 1,
+              attention_forward_tile, a);
     return 0;
 }
 
@@ -414,7 +419,8 @@ static void attention_backward_keys_tile(void *ctx, uint64_t tile, uint32_t work
     const struct zinf_attention *a = c->args;
     uint64_t nr_blocks = zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), row = tile / nr_blocks;
 
-    c->env->kernels.a->backward_keys(a, row / a->nr_kv_heads, row % a->nr_kv_heads, tile % nr_blocks * ZINF_CPU_ATTENTION_BLOCK,
+    c->env->kernels.a->backward_keys(a, row / a->nr_kv_heads, row % a->nr_kv_heads,
+                                     tile % nr_blocks * ZINF_CPU_ATTENTION_BLOCK,
                                      c->env->scratch + worker * c->env->scratch_floats);
 }
 
@@ -429,8 +435,8 @@ static void attention_backward_queries_tile(void *ctx, uint64_t tile, uint32_t w
                                         c->env->scratch + worker * c->env->scratch_floats);
 }
 
-/* Both cuts give the same bits, so here, and only here, the number of threads may choose: whole key heads cost 5 units each
- * but come in rounds, pieces cost 7 and share evenly. */
+/* Both cuts give the same bits, so here, and only here, the number of threads may choose: whole key heads cost 5
+ * units each but come in rounds, pieces cost 7 and share evenly. */
 static int op_attention_backward(struct zinf_stream *s, const struct zinf_attention *a)
 {
     const struct zinf_cpu_gemm_env *env = env_of(s);
@@ -481,8 +487,8 @@ static void swiglu_backward_tile(void *ctx, uint64_t tile, uint32_t worker)
     c->env->kernels.e->swiglu_backward(a->out + at, a->out2 + at, a->in + at, a->g + at, a->u + at, count);
 }
 
-static int op_swiglu_backward(struct zinf_stream *s, float *dg, float *du, const float *dh, const float *g, const float *u,
-                              uint64_t n)
+static int op_swiglu_backward(struct zinf_stream *s, float *dg, float *du, const float *dh, const float *g,
+                              const float *u, uint64_t n)
 {
     struct pointwise_args a = { .out = dg, .out2 = du, .in = dh, .g = g, .u = u };
 
@@ -519,7 +525,8 @@ static void cross_entropy_tile(void *ctx, uint64_t tile, uint32_t worker)
         float *logits = a->logits + r * a->stride;
 
         if (a->targets[r] >= 0) {
-            a->row_loss[r] = c->env->kernels.e->cross_entropy(logits, a->vocab, a->targets[r], a->grad_scale, a->want_grad);
+            a->row_loss[r] =
+                c->env->kernels.e->cross_entropy(logits, a->vocab, a->targets[r], a->grad_scale, a->want_grad);
             continue;
         }
         a->row_loss[r] = 0.0f;

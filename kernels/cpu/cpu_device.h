@@ -16,8 +16,8 @@ size_t zinf_cpu_scratch_nbytes(void);
 
 /* The instruction set in use: ZINF_ISA, else the best. */
 enum zinf_isa zinf_cpu_device_isa(const struct zinf_device *dev);
-/* One line for the fingerprint and for people, as "cpu avx2 gemm=openblas(Zen)". Which product is used: ZINF_GEMM (own or
- * openblas; open fails when it is not available), else OpenBLAS where it is linked in. */
+/* One line for the fingerprint and for people, as "cpu avx2 gemm=openblas(Zen)". Which product is used: ZINF_GEMM
+ * (own or openblas; open fails when it is not available), else OpenBLAS where it is linked in. */
 const char *zinf_cpu_device_describe(const struct zinf_device *dev, char *buf, size_t buf_nbytes);
 
 #ifdef __cplusplus

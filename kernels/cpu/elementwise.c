@@ -49,7 +49,8 @@ static void swiglu_forward(float *h, const float *g, const float *u, uint64_t n)
     }
 }
 
-/* d silu(g) / dg = s (1 + g (1 - s)), s = sigmoid(g). All of a lane is read before it is written: dg may be g, du may be u. */
+/* d silu(g) / dg = s (1 + g (1 - s)), s = sigmoid(g). All of a lane is read before it is written: dg may be g, du
+ * may be u. */
 static void swiglu_backward(float *dg, float *du, const float *dh, const float *g, const float *u, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i += 8) {
@@ -138,8 +139,8 @@ ZINF_INLINE void rmsnorm_forward_as(float *y, float *rstd, const float *x, const
     }
 }
 
-static void rmsnorm_forward(float *y, float *rstd, const float *x, const void *w, enum zinf_dtype w_dtype, uint64_t nr_rows,
-                            uint64_t width, float eps)
+static void rmsnorm_forward(float *y, float *rstd, const float *x, const void *w, enum zinf_dtype w_dtype,
+                            uint64_t nr_rows, uint64_t width, float eps)
 {
     if (w_dtype == ZINF_F32)
         rmsnorm_forward_as(y, rstd, x, w, ZINF_F32, nr_rows, width, eps);
@@ -157,7 +158,8 @@ ZINF_INLINE float sum_dy_w_x(const float *dy, const float *x, const void *w, enu
 
     for (; i + 32 <= n; i += 32)
         for (int q = 0; q < 4; q++)
-            l.acc[q] += (zinf_v_load(dy + i + 8 * q) * zinf_v_load_as(w, w_dtype, i + 8 * q, 8)) * zinf_v_load(x + i + 8 * q);
+            l.acc[q] +=
+                (zinf_v_load(dy + i + 8 * q) * zinf_v_load_as(w, w_dtype, i + 8 * q, 8)) * zinf_v_load(x + i + 8 * q);
     for (int q = 0; i < n; i += 8, q++) {
         uint64_t left = lanes_left(i, n);
 
@@ -166,8 +168,8 @@ ZINF_INLINE float sum_dy_w_x(const float *dy, const float *x, const void *w, enu
     return lanes_sum(&l);
 }
 
-ZINF_INLINE void rmsnorm_backward_as(float *dx, float *dw, const float *dy, const float *x, const float *rstd, const void *w,
-                                     enum zinf_dtype w_dtype, uint64_t nr_rows, uint64_t width)
+ZINF_INLINE void rmsnorm_backward_as(float *dx, float *dw, const float *dy, const float *x, const float *rstd,
+                                     const void *w, enum zinf_dtype w_dtype, uint64_t nr_rows, uint64_t width)
 {
     memset(dw, 0, width * sizeof(float));
     for (uint64_t r = 0; r < nr_rows; r++, x += width, dy += width, dx += width) {

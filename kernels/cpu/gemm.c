@@ -1,8 +1,8 @@
 /* kernels/cpu/gemm.c - a product as output tiles, each computed by one thread in one way.
  *
- * A tile takes k in steps of 256 where an operand is stored in 16 bits (it is converted into the worker's scratch first), else
- * all at once. Scratch: [A: 256 x 256][B: 256 x 384][panels of our own product]. Where C is stored in 16 bits a tile is half as
- * wide, and its fp32 accumulator takes the second half of B's place. */
+ * A tile takes k in steps of 256 where an operand is stored in 16 bits (it is converted into the worker's scratch
+ * first), else all at once. Scratch: [A: 256 x 256][B: 256 x 384][panels of our own product]. Where C is stored in
+ * 16 bits a tile is half as wide, and its fp32 accumulator takes the second half of B's place. */
 #define _GNU_SOURCE
 #include "kernels/cpu/gemm.h"
 
@@ -45,7 +45,8 @@ int zinf_cpu_gemm_choose(enum zinf_cpu_gemm_kind *out, struct zinf_status *st)
     if (strcmp(name, "openblas") != 0)
         return zinf_fail(st, -EINVAL, "ZINF_GEMM=%.64s is unknown: use own or openblas, or unset it", name);
     if (!zinf_openblas_linked())
-        return zinf_fail(st, -EINVAL, "ZINF_GEMM=openblas: this build has no OpenBLAS; install libopenblas-dev and build again, "
+        return zinf_fail(st, -EINVAL,
+                         "ZINF_GEMM=openblas: this build has no OpenBLAS; install libopenblas-dev and build again, "
                          "or unset it");
     return 0;
 }
@@ -74,15 +75,16 @@ void zinf_cpu_gemm_tile_size(uint64_t m, uint64_t n, uint64_t k, bool c_is_f32, 
     }
 }
 
-/* Rows [row, row + nr_rows) by columns [col, col + nr_cols) of x as it is stored, in fp32: where it lies, or converted into buf. */
+/* Rows [row, row + nr_rows) by columns [col, col + nr_cols) of x as it is stored, in fp32: where it lies, or
+ * converted into buf. */
 static const float *in_f32(const struct job *j, const void *x, enum zinf_dtype dtype, uint64_t *ld, uint64_t row,
                            uint64_t nr_rows, uint64_t col, uint64_t nr_cols, float *buf)
 {
     if (dtype == ZINF_F32)
         return (const float *)x + row * *ld + col;
     for (uint64_t r = 0; r < nr_rows; r++)
-        zinf_convert_range(j->env->kernels.isa, buf + r * nr_cols, ZINF_F32, (const uint16_t *)x + (row + r) * *ld + col, dtype,
-                           nr_cols);
+        zinf_convert_range(j->env->kernels.isa, buf + r * nr_cols, ZINF_F32,
+                           (const uint16_t *)x + (row + r) * *ld + col, dtype, nr_cols);
     *ld = nr_cols;
     return buf;
 }
@@ -106,8 +108,8 @@ static void multiply_thin(const struct zinf_cpu_products *own, const struct part
 {
     if (!p->trans_b) {
         struct zinf_cpu_block b = {
-            .m = p->m, .n = p->n, .k = p->k, .a = p->a, .a_row = p->trans_a ? 1 : p->lda, .a_col = p->trans_a ? p->lda : 1,
-            .b = p->b, .ldb = p->ldb, .c = p->c, .ldc = p->ldc, .beta = p->beta,
+            .m = p->m, .n = p->n, .k = p->k, .a = p->a, .a_row = p->trans_a ? 1 : p->lda,
+            .a_col = p->trans_a ? p->lda : 1, .b = p->b, .ldb = p->ldb, .c = p->c, .ldc = p->ldc, .beta = p->beta,
         };
 
         own->block(&b);
@@ -132,9 +134,11 @@ static void multiply(const struct job *j, const struct part *p)
     } else if (p->thin) {
         multiply_thin(own, p);
     } else if (j->env->kind == ZINF_CPU_GEMM_OPENBLAS) {
-        zinf_openblas_sgemm(p->trans_a, p->trans_b, p->m, p->n, p->k, p->a, p->lda, p->b, p->ldb, p->beta, p->c, p->ldc);
+        zinf_openblas_sgemm(p->trans_a, p->trans_b, p->m, p->n, p->k, p->a, p->lda, p->b, p->ldb, p->beta, p->c,
+                            p->ldc);
     } else {
-        own->packed(p->trans_a, p->trans_b, p->m, p->n, p->k, p->a, p->lda, p->b, p->ldb, p->beta, p->c, p->ldc, p->pack);
+        own->packed(p->trans_a, p->trans_b, p->m, p->n, p->k, p->a, p->lda, p->b, p->ldb, p->beta, p->c, p->ldc,
+                    p->pack);
     }
 }
 
@@ -166,8 +170,8 @@ static void run_tile(void *ctx, uint64_t tile, uint32_t worker)
         done += p.k;
     } while (done < g->k);
     for (uint64_t r = 0; !in_place && r < p.m; r++)
-        zinf_convert_range(j->env->kernels.isa, (uint16_t *)g->c + (i0 + r) * g->ldc + j0, g->c_dtype, acc + r * p.n, ZINF_F32,
-                           p.n);
+        zinf_convert_range(j->env->kernels.isa, (uint16_t *)g->c + (i0 + r) * g->ldc + j0, g->c_dtype, acc + r * p.n,
+                           ZINF_F32, p.n);
 }
 
 static bool sizes_fit(const struct zinf_gemm *g)

@@ -33,7 +33,8 @@ struct zinf_cpu_gemm_env {
 /* The size of an output tile: a function of the shape only (and of whether C is stored as fp32). */
 void zinf_cpu_gemm_tile_size(uint64_t m, uint64_t n, uint64_t k, bool c_is_f32, uint64_t *tile_m, uint64_t *tile_n);
 
-/* 0, or -EINVAL: a size or leading dimension that does not fit, beta neither 0 nor 1, or beta 1 with a C that is not fp32. */
+/* 0, or -EINVAL: a size or leading dimension that does not fit, beta neither 0 nor 1, or beta 1 with a C that is not
+ * fp32. */
 int zinf_cpu_gemm(const struct zinf_cpu_gemm_env *env, const struct zinf_gemm *g);
 
 #ifdef __cplusplus

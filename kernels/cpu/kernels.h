@@ -35,8 +35,8 @@ struct zinf_cpu_elementwise {
     float (*cross_entropy)(float *logits, uint64_t vocab, int32_t target, float grad_scale, bool want_grad);
 };
 
-/* C[m x n] = beta C + A B with A(i, p) = a[i * a_row + p * a_col], B(p, j) = b[p * ldb + j]; beta 0 or 1; nothing is packed:
- * for blocks that lie in cache. Each C(i, j) is one chain of additions over p. k may be 0. */
+/* C[m x n] = beta C + A B with A(i, p) = a[i * a_row + p * a_col], B(p, j) = b[p * ldb + j]; beta 0 or 1; nothing is
+ * packed: for blocks that lie in cache. Each C(i, j) is one chain of additions over p. k may be 0. */
 struct zinf_cpu_block {
     uint64_t m, n, k;
     const float *a; uint64_t a_row, a_col;

@@ -1,9 +1,10 @@
 /* kernels/cpu/lanes.h - eight floats at a time, in the compiler's vector types, for files that are built once per
  * instruction set.
  *
- * A file that includes this is compiled twice: plain (ZINF_ISA_SCALAR; the compiler lowers vectors to what every processor
- * of the architecture has) and with -mavx2 -mfma -mf16c and ZINF_LANES_AVX2 defined. Everything but zinf_v_fma and the products
- * that use it is made of IEEE operations in one fixed order, so both builds give the same bits. */
+ * A file that includes this is compiled twice: plain (ZINF_ISA_SCALAR; the compiler lowers vectors to what every
+ * processor of the architecture has) and with -mavx2 -mfma -mf16c and ZINF_LANES_AVX2 defined. Everything but
+ * zinf_v_fma and the products that use it is made of IEEE operations in one fixed order, so both builds give the
+ * same bits. */
 #ifndef ZINF_KERNELS_CPU_LANES_H_
 #define ZINF_KERNELS_CPU_LANES_H_
 
@@ -127,10 +128,10 @@ ZINF_INLINE float zinf_v_max_lane(zinf_v8 v)
     return m;
 }
 
-/* e^x within 2 units in the last place (denormal results within one denormal step); 0 below -104, Inf above 88.73, NaN stays NaN.
- * x = n ln2 + r with |r| <= ln2 / 2, Taylor's series to r^7 (its rest is under 2^-27), then 2^n in two factors so that
- * neither leaves the range of a float. What gives 0 (a masked score) is kept away from the multiplications: an underflow can
- * cost a hundred cycles. */
+/* e^x within 2 units in the last place (denormal results within one denormal step); 0 below -104, Inf above 88.73,
+ * NaN stays NaN. x = n ln2 + r with |r| <= ln2 / 2, Taylor's series to r^7 (its rest is under 2^-27), then 2^n in
+ * two factors so that neither leaves the range of a float. What gives 0 (a masked score) is kept away from the
+ * multiplications: an underflow can cost a hundred cycles. */
 ZINF_INLINE zinf_v8 zinf_v_exp(zinf_v8 x)
 {
     const float magic = 12582912.0f;                        /* 1.5 * 2^23: adding it rounds to an integer */

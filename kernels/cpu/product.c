@@ -1,8 +1,9 @@
-/* kernels/cpu/product.c - our own matrix product on one thread: a register block of ZINF_MR rows by 16 columns, fed from
- * packed panels or straight from memory. Built once per instruction set (lanes.h).
+/* kernels/cpu/product.c - our own matrix product on one thread: a register block of ZINF_MR rows by 16 columns, fed
+ * from packed panels or straight from memory. Built once per instruction set (lanes.h).
  *
- * Every C(i, j) is one chain over p in order (per step of 256 when packed), so bits do not depend on where it lies in a block.
- * Source of the loop order: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, 2008. */
+ * Every C(i, j) is one chain over p in order (per step of 256 when packed), so bits do not depend on where it lies
+ * in a block. Source of the loop order: Goto & van de Geijn, Anatomy of high-performance matrix multiplication,
+ * 2008. */
 #define _GNU_SOURCE
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/lanes.h"
@@ -15,8 +16,8 @@
 #define ZINF_MR 2
 #endif
 
-/* rows <= 6 and nr_vecs in {1, 2} are constants where it is called, so that acc lives in registers. last is the number of
- * lanes of the last vector. */
+/* rows <= 6 and nr_vecs in {1, 2} are constants where it is called, so that acc lives in registers. last is the
+ * number of lanes of the last vector. */
 ZINF_INLINE void micro(const int rows, const int nr_vecs, const int last, uint64_t k, const float *a, uint64_t a_row,
                        uint64_t a_col, const float *b, uint64_t ldb, float *c, uint64_t ldc, float beta)
 {
@@ -95,8 +96,8 @@ static void block(const struct zinf_cpu_block *p)
         uint64_t cols = zinf_min_u64(16, p->n - j);
 
         for (uint64_t i = 0; i < p->m; i += ZINF_MR)
-            micro_any(zinf_min_u64(ZINF_MR, p->m - i), cols, p->k, p->a + i * p->a_row, p->a_row, p->a_col, p->b + j, p->ldb,
-                      p->c + i * p->ldc + j, p->ldc, p->beta);
+            micro_any(zinf_min_u64(ZINF_MR, p->m - i), cols, p->k, p->a + i * p->a_row, p->a_row, p->a_col, p->b + j,
+                      p->ldb, p->c + i * p->ldc + j, p->ldc, p->beta);
     }
 }
 
@@ -157,7 +158,8 @@ static void pack_b(float *dst, const float *b, uint64_t ldb, bool trans, uint64_
     }
 }
 
-/* Panels of ZINF_MR rows of op(A), each k x ZINF_MR. The last panel may hold fewer rows; what lies beside them is not read. */
+/* Panels of ZINF_MR rows of op(A), each k x ZINF_MR. The last panel may hold fewer rows; what lies beside them is
+ * not read. */
 static void pack_a(float *dst, const float *a, uint64_t lda, bool trans, uint64_t m, uint64_t k)
 {
     for (uint64_t i = 0; i < m; i += ZINF_MR, dst += ZINF_MR * k) {

@@ -1,15 +1,16 @@
-/* kernels/cpu/stream.c - a stream is a queue whose first item runs as a job of the pool once its events are recorded.
+/* kernels/cpu/stream.c - a stream is a queue whose first item runs as a job of the pool once its events are
+ * recorded.
  *
  *   queued --(first, waits recorded)--> job --fn--> events recorded, off the queue --notify--> done
  *     |  ^
  *     v  | one event at a time, in the order of waits[]
  *   parked at an event
  *
- * No worker waits for a stream: an item that is not ready is parked, and whoever records the event looks at it again. Every
- * enqueue has a number; an event keeps the items it is armed for in that order, and an item waits for an event as long as the
- * oldest of them is older than itself. So arming an event again for the next step never concerns those that wait already.
- * One lock serves all streams of a device (items are whole layers, not operations); it is held for list work only. It also
- * is what makes the memory one item wrote visible to the next. */
+ * No worker waits for a stream: an item that is not ready is parked, and whoever records the event looks at it
+ * again. Every enqueue has a number; an event keeps the items it is armed for in that order, and an item waits for
+ * an event as long as the oldest of them is older than itself. So arming an event again for the next step never
+ * concerns those that wait already. One lock serves all streams of a device (items are whole layers, not
+ * operations); it is held for list work only. It also is what makes the memory one item wrote visible to the next. */
 #define _GNU_SOURCE
 #include "kernels/cpu/stream.h"
 
@@ -49,7 +50,8 @@ void zinf_cpu_streams_destroy(struct zinf_cpu_streams *all)
     pthread_mutex_destroy(&all->mu);
 }
 
-int zinf_cpu_stream_open(struct zinf_cpu_streams *all, struct zinf_device *dev, bool on_caller, struct zinf_stream **out)
+int zinf_cpu_stream_open(struct zinf_cpu_streams *all, struct zinf_device *dev, bool on_caller,
+                         struct zinf_stream **out)
 {
     struct zinf_stream *s = calloc(1, sizeof(*s));
     int rc;

@@ -1,4 +1,5 @@
-/* kernels/cpu/stream.h - streams and events of the CPU device, apart from what runs on them. Internal to kernels/cpu. */
+/* kernels/cpu/stream.h - streams and events of the CPU device, apart from what runs on them. Internal to
+ * kernels/cpu. */
 #ifndef ZINF_KERNELS_CPU_STREAM_H_
 #define ZINF_KERNELS_CPU_STREAM_H_
 
@@ -24,7 +25,8 @@ int zinf_cpu_streams_init(struct zinf_cpu_streams *all, struct zinf_pool *pool);
 void zinf_cpu_streams_destroy(struct zinf_cpu_streams *all);
 
 /* on_caller: zinf_cpu_stream_now's behaviour. dev is handed back by zinf_cpu_stream_device. */
-int zinf_cpu_stream_open(struct zinf_cpu_streams *all, struct zinf_device *dev, bool on_caller, struct zinf_stream **out);
+int zinf_cpu_stream_open(struct zinf_cpu_streams *all, struct zinf_device *dev, bool on_caller,
+                         struct zinf_stream **out);
 struct zinf_device *zinf_cpu_stream_device(const struct zinf_stream *s);
 void zinf_cpu_stream_close(struct zinf_stream *s);
 int zinf_cpu_stream_enqueue(struct zinf_stream *s, struct zinf_stream_item *item);

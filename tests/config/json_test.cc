@@ -276,7 +276,8 @@ TEST(Json, AVeryLongKeyIsCutInMessages)
     Doc d("{\"" + key + "\":1, \"" + key + "\":2}");
 
     EXPECT_EQ(d.rc, -EINVAL);
-    EXPECT_NE(std::string(d.st.text).find(std::string(60, 'k') + "...\" is given twice"), std::string::npos) << d.st.text;
+    EXPECT_NE(std::string(d.st.text).find(std::string(60, 'k') + "...\" is given twice"),
+              std::string::npos) << d.st.text;
 }
 
 TEST(Json, ReadsAFileAndNamesIt)
@@ -329,7 +330,8 @@ TEST(JsonOut, WritesWhatTheReaderReads)
     zinf_json_put_string(&o, "none", nullptr);
     zinf_json_close_object(&o);
     ASSERT_FALSE(o.failed);
-    EXPECT_STREQ(o.text, "{\"s\":\"q\\\" \\\\ \\n \\u0001 é\",\"i\":-9223372036854775808,\"a\":[true,{},null],\"n\":0.1,"
+    EXPECT_STREQ(o.text,
+                 "{\"s\":\"q\\\" \\\\ \\n \\u0001 é\",\"i\":-9223372036854775808,\"a\":[true,{},null],\"n\":0.1,"
                          "\"nan\":null,\"none\":null}");
     Doc d(o.text);
     ASSERT_EQ(d.rc, 0) << d.st.text;
@@ -393,7 +395,8 @@ TEST(JsonOut, TheLocaleChangesNothing)
 
 TEST(Nearest, FindsWhatWasMeant)
 {
-    const char *names[] = { "gradient_clipping", "stage", "stage3_param_persistence_threshold", "max_in_cpu", "lr", "betas",
+    const char *names[] = { "gradient_clipping", "stage", "stage3_param_persistence_threshold", "max_in_cpu", "lr",
+                            "betas",
                             "type" };
     auto near = [&](const char *w) { return zinf_nearest(w, names, 7); };
 
@@ -442,9 +445,9 @@ void check_tree(const zinf_json *v, const zinf_json *parent, size_t text_nbytes,
 
 std::string damage(std::string s, const std::vector<std::string> &corpus, std::mt19937 &rng)
 {
-    static const char *const pieces[] = { "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u", "\\ud83d\\ude00", "\\ud800", "/*",
-        "*/", "//", "#", "\n", "\r", "e", "E+", ".", "-", "0", "1e308", "9223372036854775807", "true", "null", "nan",
-        "\xc3\xa9", "\xed\xa0\x80", "\xff", "\x01", "\"a\":", "\"a\":1,", "[[[[[[[[", "]]]]]]]]" };
+    static const char *const pieces[] = { "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u", "\\ud83d\\ude00", "\\ud800",
+        "/*", "*/", "//", "#", "\n", "\r", "e", "E+", ".", "-", "0", "1e308", "9223372036854775807", "true", "null",
+        "nan", "\xc3\xa9", "\xed\xa0\x80", "\xff", "\x01", "\"a\":", "\"a\":1,", "[[[[[[[[", "]]]]]]]]" };
     int nr = 1 + (int)(rng() % 6);
 
     for (int i = 0; i < nr; i++) {
@@ -473,7 +476,7 @@ TEST(JsonFuzz, DamagedTextIsReadOrRefused)
     const std::vector<std::string> corpus = {
         R"({"train_batch_size": 16, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.999]}}})",
         "// c\n{\"zero_optimization\": {\"stage\": 3, /* x */ \"offload_param\": {\"device\": \"nvme\",},},} # end",
-        R"(["\u00e9\ud83d\ude00\n", "é😀", -0.5e-10, 9223372036854775807, 1e308, {}, [], [[[]]], true, false, null])",
+        R"(["\u00e9\ud83d\ude00\n", "é😀", -0.5e-10, 9223372036854775807, 1e308, {}, [], [[[]]], true, null])",
         R"({"weight_map": {"model.layers.0.w": "a-1.safetensors", "model.layers.1.w": "a-2.safetensors"}, "": 0})",
         deep(64, '[') + deep(64, ']'), "0", "\"\"",
     };

@@ -1,4 +1,5 @@
-/* tests/kernels/attention_test.cc - attention against the double reference: odd lengths, groups, windows, head sizes. */
+/* tests/kernels/attention_test.cc - attention against the double reference: odd lengths, groups, windows, head
+ * sizes. */
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -46,7 +47,8 @@ Floats RunCase(CpuDevice *dev, const Case &c, bool check)
     Floats q = RandomFloats(&rng, rows * wq, c.magnitude), k = RandomFloats(&rng, rows * wk, c.magnitude);
     Floats v = RandomFloats(&rng, rows * wk), d_o = RandomFloats(&rng, rows * wq);
     Floats qs = Spread(q, wq, sq), ks = Spread(k, wk, sk), vs = Spread(v, wk, sk), dos = Spread(d_o, wq, so), all;
-    Floats o = NaNs(rows * so), lse = NaNs(a.batch * a.nr_heads * a.seq), dq = NaNs(rows * sq), dk = NaNs(rows * sk), dv = dk;
+    Floats o = NaNs(rows * so), lse = NaNs(a.batch * a.nr_heads * a.seq), dq = NaNs(rows * sq), dk = NaNs(rows * sk),
+           dv = dk;
     zinf_attention x = {};
     x.batch = a.batch, x.seq = a.seq, x.nr_heads = a.nr_heads, x.nr_kv_heads = a.nr_kv_heads, x.head_dim = a.head_dim;
     x.window = a.window, x.scale = (float)a.scale, x.q = qs.data(), x.k = ks.data(), x.v = vs.data();
@@ -59,7 +61,8 @@ Floats RunCase(CpuDevice *dev, const Case &c, bool check)
     if (check) {
         Vec want_lse, want_o = zinf_ref::AttentionForward(a, Wide(q), Wide(k), Wide(v), &want_lse), wdq, wdk, wdv;
         zinf_ref::AttentionBackward(a, Wide(q), Wide(k), Wide(v), Wide(d_o), &wdq, &wdk, &wdv);
-        double score = a.scale * c.magnitude * c.magnitude * (double)a.head_dim;    /* rounding of a score moves exp by as much */
+        double score =
+            a.scale * c.magnitude * c.magnitude * (double)a.head_dim; /* rounding of a score moves exp by as much */
         double tolerance = 3e-6 * (1 + 0.05 * score);
         ExpectClose(go, want_o, tolerance, "o");
         ExpectClose(lse, want_lse, tolerance, "lse");
@@ -132,7 +135,8 @@ TEST_P(Attention, SizesItCannotServeAreRefused)
 {
     CpuDevice dev(GetParam(), 1);
     zinf_attention a = {};
-    a.batch = 1, a.seq = 1, a.nr_heads = 4, a.nr_kv_heads = 2, a.head_dim = 8, a.q_stride = a.o_stride = 32, a.kv_stride = 16;
+    a.batch = 1, a.seq = 1, a.nr_heads = 4, a.nr_kv_heads = 2, a.head_dim = 8, a.q_stride = a.o_stride = 32,
+    a.kv_stride = 16;
     zinf_attention bad = a;
     bad.nr_kv_heads = 3;
     EXPECT_EQ(-EINVAL, dev.ops().attention_forward(dev.now(), &bad));

@@ -79,7 +79,10 @@ private:
     zinf_device *dev_ = nullptr;
 };
 
-inline const std::vector<float> NaNs(uint64_t n) { return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN()); }
+inline const std::vector<float> NaNs(uint64_t n)
+{
+    return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN());
+}
 
 inline std::vector<float> RandomFloats(Random *rng, uint64_t n, double magnitude = 1)
 {
@@ -97,7 +100,8 @@ struct Stored {
     std::vector<unsigned char> bytes;
     std::vector<double> values;
 
-    Stored(zinf_dtype t, const std::vector<float> &x) : dtype(t), bytes(x.size() * zinf_dtype_nbytes(t)), values(x.size())
+    Stored(zinf_dtype t, const std::vector<float> &x)
+        : dtype(t), bytes(x.size() * zinf_dtype_nbytes(t)), values(x.size())
     {
         for (uint64_t i = 0; i < x.size(); i++) {
             if (t == ZINF_F32) {
@@ -126,9 +130,10 @@ struct Stored {
 /* Half the distance between neighbours, relative. */
 inline double UnitRoundoff(zinf_dtype t) { return t == ZINF_F32 ? 0x1p-24 : t == ZINF_BF16 ? 0x1p-8 : 0x1p-11; }
 
-/* |got - want| <= tolerance * max(max |want|, scale): NaN fails. scale is the size of the terms where they may cancel. */
-inline void ExpectClose(const std::vector<float> &got, const std::vector<double> &want, double tolerance, const char *what,
-                        double scale = 0)
+/* |got - want| <= tolerance * max(max |want|, scale): NaN fails. scale is the size of the terms where they may
+ * cancel. */
+inline void ExpectClose(const std::vector<float> &got, const std::vector<double> &want, double tolerance,
+                        const char *what, double scale = 0)
 {
     double max = scale, worst = 0;
     uint64_t at = 0;

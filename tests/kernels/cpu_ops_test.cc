@@ -1,4 +1,5 @@
-/* tests/kernels/cpu_ops_test.cc - the operations of the CPU device against the double reference; bits against threads and ISA. */
+/* tests/kernels/cpu_ops_test.cc - the operations of the CPU device against the double reference; bits against
+ * threads and ISA. */
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -31,15 +32,17 @@ Floats CosSin(uint64_t seq, uint64_t head_dim)
 Floats RunRmsNorm(CpuDevice *dev, uint64_t rows, uint64_t width, zinf_dtype w_dtype, float beta, bool check)
 {
     Random rng(21 + rows + width);
-    Floats x = RandomFloats(&rng, rows * width, 3), dy = RandomFloats(&rng, rows * width), dx0 = RandomFloats(&rng, rows * width);
+    Floats x = RandomFloats(&rng, rows * width, 3), dy = RandomFloats(&rng, rows * width),
+           dx0 = RandomFloats(&rng, rows * width);
     Floats dw0 = RandomFloats(&rng, width), y = NaNs(rows * width), rstd = NaNs(rows), dx = dx0;
     Floats dw = beta != 0 ? dw0 : NaNs(width), partial = NaNs((rows / 64 + 1) * width), all;
     Stored w(w_dtype, RandomFloats(&rng, width));
     zinf_stream *s = dev->now();
 
-    EXPECT_EQ(0, dev->ops().rmsnorm_forward(s, y.data(), rstd.data(), x.data(), w.bytes.data(), w_dtype, rows, width, 1e-5f));
-    EXPECT_EQ(0, dev->ops().rmsnorm_backward(s, dx.data(), dw.data(), beta, dy.data(), x.data(), rstd.data(), w.bytes.data(),
-                                             w_dtype, rows, width, partial.data()));
+    EXPECT_EQ(
+        0, dev->ops().rmsnorm_forward(s, y.data(), rstd.data(), x.data(), w.bytes.data(), w_dtype, rows, width, 1e-5f));
+    EXPECT_EQ(0, dev->ops().rmsnorm_backward(s, dx.data(), dw.data(), beta, dy.data(), x.data(), rstd.data(),
+                                             w.bytes.data(), w_dtype, rows, width, partial.data()));
     if (check) {
         Vec want_rstd, want_dx, want_dw, want_y = zinf_ref::RmsNormForward(Wide(x), w.values, width, 1e-5f, &want_rstd);
         zinf_ref::RmsNormBackward(Wide(dy), Wide(x), w.values, width, 1e-5f, &want_dx, &want_dw);
@@ -80,7 +83,8 @@ Floats RunRope(CpuDevice *dev, uint64_t batch, uint64_t seq, uint64_t heads, uin
 Floats RunSwiGlu(CpuDevice *dev, uint64_t n, bool check)
 {
     Random rng(41 + n);
-    Floats g = RandomFloats(&rng, n, 20), u = RandomFloats(&rng, n), dh = RandomFloats(&rng, n), h = NaNs(n), dg, du, all;
+    Floats g = RandomFloats(&rng, n, 20), u = RandomFloats(&rng, n), dh = RandomFloats(&rng, n), h = NaNs(n), dg, du,
+           all;
     EXPECT_EQ(0, dev->ops().swiglu_forward(dev->now(), h.data(), g.data(), u.data(), n));
     dg = g;
     du = u;    /* in place, as the header allows */
@@ -102,7 +106,8 @@ Floats RunCrossEntropy(CpuDevice *dev, uint64_t rows, uint64_t vocab, double mag
     Random rng(51 + rows + vocab);
     uint64_t stride = vocab + 3;
     std::vector<int32_t> targets;
-    Floats logits = RandomFloats(&rng, rows * stride, magnitude), untouched = logits, dense, grads, loss = NaNs(rows), all;
+    Floats logits = RandomFloats(&rng, rows * stride, magnitude), untouched = logits, dense, grads, loss = NaNs(rows),
+           all;
     zinf_cross_entropy c = { logits.data(), rows, vocab, stride, targets.data(), 0.125f, true, loss.data() };
 
     for (uint64_t r = 0; r < rows; r++) {
@@ -144,8 +149,8 @@ TEST_P(CpuOps, RmsNormOfNoRowsZeroesTheWeightGradient)
 {
     CpuDevice dev(GetParam(), 1);
     Floats w(8, 1), dw = NaNs(8), partial = NaNs(8);
-    ASSERT_EQ(0, dev.ops().rmsnorm_backward(dev.now(), nullptr, dw.data(), 0, nullptr, nullptr, nullptr, w.data(), ZINF_F32, 0, 8,
-                                            partial.data()));
+    ASSERT_EQ(0, dev.ops().rmsnorm_backward(dev.now(), nullptr, dw.data(), 0, nullptr, nullptr, nullptr, w.data(),
+                                            ZINF_F32, 0, 8, partial.data()));
     EXPECT_EQ(Floats(8, 0), dw);
 }
 
@@ -310,7 +315,8 @@ TEST(CpuDeviceOpen, ScratchOfTheCallerIsAllItUses)
     ASSERT_EQ(0, zinf_cpu_device_ops.open(&opts, &dev, &st)) << st.text;
     Random rng(71);
     /* the largest tiles: with AddressSanitizer a step outside is an error */
-    Stored a(ZINF_BF16, RandomFloats(&rng, 512 * 300)), b(ZINF_BF16, RandomFloats(&rng, 768 * 300)), c(ZINF_F32, NaNs(512 * 768));
+    Stored a(ZINF_BF16, RandomFloats(&rng, 512 * 300)), b(ZINF_BF16, RandomFloats(&rng, 768 * 300)),
+        c(ZINF_F32, NaNs(512 * 768));
     zinf_gemm g = { false, true, 512, 768, 300, a.bytes.data(), ZINF_BF16, 300, b.bytes.data(), ZINF_BF16, 300,
                     c.bytes.data(), ZINF_F32, 768, 0 };
     EXPECT_EQ(0, zinf_cpu_device_ops.gemm(zinf_cpu_stream_now(dev), &g));

@@ -1,4 +1,5 @@
-/* tests/kernels/gemm_test.cc - products against the double reference, on every product kernel, storage type and form. */
+/* tests/kernels/gemm_test.cc - products against the double reference, on every product kernel, storage type and
+ * form. */
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -25,12 +26,27 @@ struct Product {
     zinf_gemm g;
 
     /* Leading dimensions are larger than the rows by `pad`; what lies between is NaN. */
-    Product(Random *rng, const Shape &s, bool ta, bool tb, zinf_dtype ad, zinf_dtype bd, zinf_dtype cd, float beta, uint64_t pad)
-        : a(ad, Padded(rng, ta ? s.k : s.m, ta ? s.m : s.k, pad)), b(bd, Padded(rng, tb ? s.n : s.k, tb ? s.k : s.n, pad)),
+    Product(Random *rng, const Shape &s, bool ta, bool tb, zinf_dtype ad, zinf_dtype bd, zinf_dtype cd, float beta,
+            uint64_t pad)
+        : a(ad, Padded(rng, ta ? s.k : s.m, ta ? s.m : s.k, pad)),
+          b(bd, Padded(rng, tb ? s.n : s.k, tb ? s.k : s.n, pad)),
           c(cd, beta != 0 ? Padded(rng, s.m, s.n, pad) : NaNs(s.m * (s.n + pad))), g()
     {
-        g = { ta, tb, s.m, s.n, s.k, a.bytes.data(), ad, (ta ? s.m : s.k) + pad, b.bytes.data(), bd, (tb ? s.k : s.n) + pad,
-              c.bytes.data(), cd, s.n + pad, beta };
+        g = { ta,
+              tb,
+              s.m,
+              s.n,
+              s.k,
+              a.bytes.data(),
+              ad,
+              (ta ? s.m : s.k) + pad,
+              b.bytes.data(),
+              bd,
+              (tb ? s.k : s.n) + pad,
+              c.bytes.data(),
+              cd,
+              s.n + pad,
+              beta };
     }
     static std::vector<float> Padded(Random *rng, uint64_t rows, uint64_t cols, uint64_t pad)
     {
@@ -66,9 +82,11 @@ struct Product {
                     ASSERT_TRUE(std::isnan(got)) << "wrote beside C at row " << i;
                     continue;
                 }
-                double bound = (double)(g.k + 2) * 0x1p-24 * size[i * g.n + j] + UnitRoundoff(g.c_dtype) * std::fabs(want[i * g.n + j]);
+                double bound = (double)(g.k + 2) * 0x1p-24 * size[i * g.n + j] +
+                               UnitRoundoff(g.c_dtype) * std::fabs(want[i * g.n + j]);
                 ASSERT_LE(std::fabs(got - want[i * g.n + j]), bound + (g.c_dtype == ZINF_F16 ? 0x1p-25 : 0))
-                    << g.m << "x" << g.n << "x" << g.k << " trans " << g.trans_a << g.trans_b << " at " << i << "," << j;
+                    << g.m << "x" << g.n << "x" << g.k << " trans " << g.trans_a << g.trans_b << " at " << i << ","
+                    << j;
             }
         }
     }

@@ -1,4 +1,5 @@
-/* tests/kernels/lanes_test.cc - the exponential of the kernels against the library's in double, over all of its range. */
+/* tests/kernels/lanes_test.cc - the exponential of the kernels against the library's in double, over all of its
+ * range. */
 #include "kernels/cpu/lanes.h"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,8 @@
 
 namespace zinf_ref {
 
-void Gemm(bool trans_a, bool trans_b, uint64_t m, uint64_t n, uint64_t k, const Vec &a, const Vec &b, double beta, Vec *c)
+void Gemm(bool trans_a, bool trans_b, uint64_t m, uint64_t n, uint64_t k, const Vec &a, const Vec &b, double beta,
+          Vec *c)
 {
     for (uint64_t i = 0; i < m; i++) {
         for (uint64_t j = 0; j < n; j++) {
@@ -123,7 +124,8 @@ Vec AttentionForward(const Attention &a, const Vec &q, const Vec &k, const Vec &
     return o;
 }
 
-void AttentionBackward(const Attention &a, const Vec &q, const Vec &k, const Vec &v, const Vec &d_o, Vec *dq, Vec *dk, Vec *dv)
+void AttentionBackward(const Attention &a, const Vec &q, const Vec &k, const Vec &v, const Vec &d_o, Vec *dq, Vec *dk,
+                       Vec *dv)
 {
     Vec p, dp;
     dq->assign(q.size(), 0);
@@ -171,7 +173,8 @@ void SwiGluBackward(const Vec &dh, const Vec &g, const Vec &u, Vec *dg, Vec *du)
     }
 }
 
-Vec CrossEntropy(const Vec &logits, uint64_t vocab, const std::vector<int32_t> &targets, double grad_scale, Vec *dlogits)
+Vec CrossEntropy(const Vec &logits, uint64_t vocab, const std::vector<int32_t> &targets, double grad_scale,
+                 Vec *dlogits)
 {
     Vec loss(targets.size(), 0);
     dlogits->assign(logits.size(), 0);

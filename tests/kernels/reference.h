@@ -1,5 +1,5 @@
-/* tests/kernels/reference.h - every operation of kernels/device.h in double, written to be read: the oracle of the kernels.
- * reference_test.cc holds each backward against finite differences of its forward. */
+/* tests/kernels/reference.h - every operation of kernels/device.h in double, written to be read: the oracle of the
+ * kernels. reference_test.cc holds each backward against finite differences of its forward. */
 #ifndef ZINF_TESTS_KERNELS_REFERENCE_H_
 #define ZINF_TESTS_KERNELS_REFERENCE_H_
 
@@ -11,7 +11,8 @@ namespace zinf_ref {
 using Vec = std::vector<double>;
 
 /* C = beta C + op(A) op(B), dense row-major as stored. */
-void Gemm(bool trans_a, bool trans_b, uint64_t m, uint64_t n, uint64_t k, const Vec &a, const Vec &b, double beta, Vec *c);
+void Gemm(bool trans_a, bool trans_b, uint64_t m, uint64_t n, uint64_t k, const Vec &a, const Vec &b, double beta,
+          Vec *c);
 
 Vec RmsNormForward(const Vec &x, const Vec &w, uint64_t width, double eps, Vec *rstd);
 /* dx and dw are overwritten. */
@@ -25,13 +26,15 @@ struct Attention {
     double scale;
 };
 Vec AttentionForward(const Attention &a, const Vec &q, const Vec &k, const Vec &v, Vec *lse);
-void AttentionBackward(const Attention &a, const Vec &q, const Vec &k, const Vec &v, const Vec &d_o, Vec *dq, Vec *dk, Vec *dv);
+void AttentionBackward(const Attention &a, const Vec &q, const Vec &k, const Vec &v, const Vec &d_o, Vec *dq, Vec *dk,
+                       Vec *dv);
 
 Vec SwiGluForward(const Vec &g, const Vec &u);
 void SwiGluBackward(const Vec &dh, const Vec &g, const Vec &u, Vec *dg, Vec *du);
 
 /* Row losses; dlogits of sum(losses) * grad_scale. */
-Vec CrossEntropy(const Vec &logits, uint64_t vocab, const std::vector<int32_t> &targets, double grad_scale, Vec *dlogits);
+Vec CrossEntropy(const Vec &logits, uint64_t vocab, const std::vector<int32_t> &targets, double grad_scale,
+                 Vec *dlogits);
 
 } // namespace zinf_ref
 #endif /* ZINF_TESTS_KERNELS_REFERENCE_H_ */

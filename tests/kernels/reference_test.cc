@@ -89,8 +89,10 @@ TEST(Reference, RmsNormBackward)
     const double eps = 1e-3;
     Vec x = RandomVec(&rng, 3 * width), w = RandomVec(&rng, width), dy = RandomVec(&rng, x.size()), dx, dw, rstd;
     zinf_ref::RmsNormBackward(dy, x, w, width, eps, &dx, &dw);
-    ExpectGradient([&](const Vec &v) { return Weighted(zinf_ref::RmsNormForward(v, w, width, eps, &rstd), dy); }, x, dx);
-    ExpectGradient([&](const Vec &v) { return Weighted(zinf_ref::RmsNormForward(x, v, width, eps, &rstd), dy); }, w, dw);
+    ExpectGradient([&](const Vec &v) { return Weighted(zinf_ref::RmsNormForward(v, w, width, eps, &rstd), dy); }, x,
+                   dx);
+    ExpectGradient([&](const Vec &v) { return Weighted(zinf_ref::RmsNormForward(x, v, width, eps, &rstd), dy); }, w,
+                   dw);
 }
 
 TEST(Reference, RopeWithTheOppositeSignIsItsGradient)
@@ -115,9 +117,12 @@ TEST(Reference, AttentionBackward)
         Vec q = RandomVec(&rng, 2 * 5 * 4 * 3), k = RandomVec(&rng, 2 * 5 * 2 * 3), v = RandomVec(&rng, k.size());
         Vec d_o = RandomVec(&rng, q.size()), dq, dk, dv, lse;
         zinf_ref::AttentionBackward(a, q, k, v, d_o, &dq, &dk, &dv);
-        ExpectGradient([&](const Vec &x) { return Weighted(zinf_ref::AttentionForward(a, x, k, v, &lse), d_o); }, q, dq);
-        ExpectGradient([&](const Vec &x) { return Weighted(zinf_ref::AttentionForward(a, q, x, v, &lse), d_o); }, k, dk);
-        ExpectGradient([&](const Vec &x) { return Weighted(zinf_ref::AttentionForward(a, q, k, x, &lse), d_o); }, v, dv);
+        ExpectGradient([&](const Vec &x) { return Weighted(zinf_ref::AttentionForward(a, x, k, v, &lse), d_o); }, q,
+                       dq);
+        ExpectGradient([&](const Vec &x) { return Weighted(zinf_ref::AttentionForward(a, q, x, v, &lse), d_o); }, k,
+                       dk);
+        ExpectGradient([&](const Vec &x) { return Weighted(zinf_ref::AttentionForward(a, q, k, x, &lse), d_o); }, v,
+                       dv);
     }
 }
 
@@ -138,6 +143,8 @@ TEST(Reference, CrossEntropyGradient)
     Vec logits = RandomVec(&rng, 3 * vocab), dlogits, unused;
     zinf_ref::CrossEntropy(logits, vocab, targets, 0.5, &dlogits);
     ExpectGradient(
-        [&](const Vec &x) { return 0.5 * Weighted(zinf_ref::CrossEntropy(x, vocab, targets, 1, &unused), Vec(3, 1.0)); }, logits,
-        dlogits);
+        [&](const Vec &x) {
+            return 0.5 * Weighted(zinf_ref::CrossEntropy(x, vocab, targets, 1, &unused), Vec(3, 1.0));
+        },
+        logits, dlogits);
 }

@@ -1,5 +1,5 @@
-/* tests/kernels/stream_test.cc - streams and events of the CPU device, on 1 to 4 threads. Data is shared without locks on purpose:
- * under ThreadSanitizer a missing order is a report, not a matter of luck. */
+/* tests/kernels/stream_test.cc - streams and events of the CPU device, on 1 to 4 threads. Data is shared without
+ * locks on purpose: under ThreadSanitizer a missing order is a report, not a matter of luck. */
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -136,8 +136,8 @@ TEST_P(Stream, AnEventOrdersTwoStreamsAndIsReusedEveryStep)
 
 TEST_P(Stream, ArmingAgainDoesNotHoldBackWhoWaitsAlready)
 {
-    /* b waits for e of step 1 behind a gate; e is armed again by a2, which needs b: with the newest arming they would wait for
-     * each other. The gate is a wait for an event of a stream that is held, so that no worker is. */
+    /* b waits for e of step 1 behind a gate; e is armed again by a2, which needs b: with the newest arming they
+     * would wait for each other. The gate is a wait for an event of a stream that is held, so that no worker is. */
     zinf_stream *gate_stream = Open(), *a = Open(), *b = Open();
     zinf_event *e = Event(), *b_done = Event(), *opened = Event();
     std::vector<int> order;

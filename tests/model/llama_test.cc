@@ -193,6 +193,38 @@ TEST(Llama, HeadRunsInChunksOfRows)
     zinf_model_close(m);
 }
 
+/* Sequences too long for a common group: as many micro-batches of one sequence, and the scratch of one. */
+TEST(Llama, SequencesRunInGroups)
+{
+    const Shape s = { "", 8, 12, 2, 2, 1, 4, 11, false, 3, 600 };
+    zinf_model *m = open_model(s);
+    ASSERT_NE(nullptr, m);
+    const zinf_layer *l = &m->chain.layers[0];
+    EXPECT_EQ(l->work_nbytes(l, 1, 600, 8), l->work_nbytes(l, 3, 600, 8));
+    EXPECT_LT(l->work_nbytes(l, 1, 400, 8), l->work_nbytes(l, 3, 400, 8)) << "two of 400 are a group";
+    Batch b = make_batch(3, 600, 11);
+    {
+        LlamaRun all(m, ZINF_F32, 1), apart(m, ZINF_F32, 1);
+        std::vector<double> losses;
+        all.forward(b);
+        all.backward(b, 0);
+        for (uint32_t i = 0; i < 3; i++) {
+            Batch one{ 1, 600, {}, {} };
+            one.tokens.assign(b.tokens.begin() + i * 600, b.tokens.begin() + (i + 1) * 600);
+            one.targets.assign(b.targets.begin() + i * 600, b.targets.begin() + (i + 1) * 600);
+            apart.forward(one);
+            apart.backward(one, i ? 1 : 0);
+            losses.insert(losses.end(), apart.row_loss().begin(), apart.row_loss().end());
+        }
+        EXPECT_LT(distance(all.row_loss(), losses), 1e-6);
+        all.each_param([&](const zinf_param &p) {
+            std::vector<float> want = apart.grad(p.name);
+            EXPECT_LT(distance(all.grad(p.name), std::vector<double>(want.begin(), want.end())), 1e-5) << p.name;
+        });
+    }
+    zinf_model_close(m);
+}
+
 /* The contract of the scratch: 9 widths a row (heads as kv heads) however wide the feed-forward part is. */
 TEST(Llama, ScratchOfALayerIsNineWidthsPerRow)
 {

@@ -115,6 +115,7 @@ TEST(Model, WhatWouldChangeTheMathsIsRefusedWithItsLine)
         { "\"logit_softcapping\": 30.0", "logit_softcapping" },
         { "\"rope_thetta\": 1.0", "rope_theta" },
         { "\"head_dim\": 15", "head_dim" },
+        { "\"head_dim\": 1026", "head_dim" },
         { "\"num_key_value_heads\": 3", "num_key_value_heads" },
         { "\"rms_norm_eps\": \"small\"", "rms_norm_eps" },
         { "\"rms_norm_eps\": -1", "rms_norm_eps" },

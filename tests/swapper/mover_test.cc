@@ -504,6 +504,26 @@ TEST(Mover, SlotPassesFromStreamToStreamAtIssue)
     ASSERT_EQ(mover.Run(hand.View()), 0) << mover.Text();
 }
 
+TEST(Mover, SlotTakenOverByAStreamIsNotEmptyWhenItsFormerUserCompletes)
+{
+    ManualLanes lanes;
+    Mover mover(lanes.lanes);
+    HandSchedule hand;
+    zinf_loc slot = Slot(ZINF_CLASS_CKPT, 0);
+    hand.Add(ZINF_LANE_D2H, {}, {slot});
+    hand.Add(ZINF_LANE_H2D, {0}, {}, {slot});
+    hand.Add(ZINF_LANE_D2H, {1}, {slot}, {slot});
+    hand.Add(ZINF_LANE_CPU, {1}, {slot}, {slot});        /* forgot operation 2 */
+    lanes.on_idle = [&](zinf_mover *m, zinf_status *) {
+        if (lanes.nr_done < lanes.issued.size())
+            zinf_mover_complete(m, lanes.issued[lanes.nr_done++].op, 0);
+        return 0;
+    };
+    EXPECT_EQ(mover.Run(hand.View()), -EPROTO);
+    EXPECT_NE(mover.Text().find("operation 2"), std::string::npos) << mover.Text();
+    EXPECT_EQ(mover.stats.peak_slots[ZINF_CLASS_CKPT], 1u);
+}
+
 TEST(Mover, SlotNotGivenBackOrGivenBackTwiceIsCaught)
 {
     for (int twice = 0; twice < 2; twice++) {

@@ -284,6 +284,7 @@ TEST_F(Rundir, RemoveDoesNotFollowAFolderThatWasReplaced)
         } else {
             fs::create_directory(r.path);
             Write(std::string(r.path) + "/precious", 1);
+            Write(std::string(r.path) + "/lock", 1);
         }
         st = zinf_status{};
         EXPECT_EQ(zinf_rundir_close(&r, true, &st), -ESTALE);
@@ -302,6 +303,43 @@ TEST_F(Rundir, HardLinksAreNotCountedAsFreed)
     fs::create_hard_link(dead + "/state-0", root + "/kept");
     EXPECT_LT(Sweep(), 100000u);
     EXPECT_EQ(fs::file_size(root + "/kept"), 100000u);
+}
+
+/* The maker is stopped at a random place, a whole sweep runs, the maker goes on: it must get its folder all the same. */
+TEST_F(Rundir, SweepAtAnyMomentOfCreationLeavesARun)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        for (int k = 0; k < 400; k++) {
+            char u[37];
+            zinf_rundir r;
+            struct stat sb, at;
+            if (zinf_uuid_make(u, nullptr) || zinf_rundir_create(dir.c_str(), u, &r, nullptr))
+                _exit(2);
+            if (fstat(r.lock_fd, &sb) || stat((std::string(r.path) + "/lock").c_str(), &at) || sb.st_ino != at.st_ino)
+                _exit(3);
+            if (zinf_rundir_close(&r, k % 2, nullptr))
+                _exit(4);
+        }
+        _exit(0);
+    }
+    int status = 0, nr_stops = 0;
+    for (;;) {
+        kill(child, SIGSTOP);
+        ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+        if (!WIFSTOPPED(status))
+            break;
+        nr_stops++;
+        Sweep();
+        EXPECT_TRUE(lines.empty() || lines[0].find("cleared") != std::string::npos) << lines[0];
+        kill(child, SIGCONT);
+        std::this_thread::yield();
+    }
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_GT(nr_stops, 1);
+    Sweep();
+    EXPECT_EQ(NrEntries(), 0u);
 }
 
 TEST_F(Rundir, SweepsNeverTakeARunThatIsStarting)

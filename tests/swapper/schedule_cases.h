@@ -69,8 +69,8 @@ struct Copy {
 /* Everything of a schedule in words and numbers, to compare. */
 std::string Dump(const zinf_schedule *s);
 
-/* The property: each random case is refused with a byte count that is enough, or builds and passes the check on chains of every
- * legal pair. Reports failures with ADD_FAILURE; returns how many plans were refused at first. */
+/* The property: each random case is refused with a byte count that is enough, or builds and passes the check on
+ * chains of every legal pair. Reports failures with ADD_FAILURE; returns how many plans were refused at first. */
 int RunProperty(uint64_t seed, int cases);
 
 }  // namespace zinf_test

@@ -1,7 +1,7 @@
-/* tests/swapper/schedule_check_test.cc - the checker finds what is wrong: every way of spoiling a good schedule is reported.
+/* tests/swapper/schedule_check_test.cc - every way of spoiling a good schedule is reported.
  *
- * There are no exceptions among what is spoiled here. Not spoiled, because nothing in a run depends on them: predicted seconds,
- * and the order of operations that have no edge between them. */
+ * There are no exceptions among what is spoiled here. Not spoiled, because nothing in a run depends on them:
+ * predicted seconds, and the order of operations that have no edge between them. */
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -220,10 +220,12 @@ bool SpoilRanges(const zinf_sched_plan *, Copy *s, Random *r)
 TEST(ScheduleCheck, EveryWayOfSpoilingAScheduleIsReported)
 {
     const std::map<std::string, Spoiler> spoilers = {
-        {"dependency", SpoilDep}, {"slot", SpoilSlot}, {"taken slot", SpoilTakenSlot}, {"take", SpoilTake}, {"free", SpoilFree},
-        {"version", SpoilVersion}, {"object", SpoilObject}, {"role", SpoilRole}, {"flip", SpoilFlip}, {"order", SpoilOrder},
-        {"dropped", SpoilByDropping}, {"repeated", SpoilByRepeating}, {"lane", SpoilLane}, {"name", SpoilName},
-        {"kind", SpoilKind}, {"ranges", SpoilRanges}};
+        {"dependency", SpoilDep}, {"slot", SpoilSlot},          {"taken slot", SpoilTakenSlot},
+        {"take", SpoilTake},      {"free", SpoilFree},          {"version", SpoilVersion},
+        {"object", SpoilObject},  {"role", SpoilRole},          {"flip", SpoilFlip},
+        {"order", SpoilOrder},    {"dropped", SpoilByDropping}, {"repeated", SpoilByRepeating},
+        {"lane", SpoilLane},      {"name", SpoilName},          {"kind", SpoilKind},
+        {"ranges", SpoilRanges}};
     Random random(6);
     std::map<std::string, int> spoiled;
     for (int i = 0; i < 150; i++) {
@@ -278,8 +280,8 @@ TEST(ScheduleCheck, EveryDependencyOfASmallStepIsNeeded)
                 o.nr_deps--;
                 zinf_schedule bad = copy.View();
                 char buf[200];
-                EXPECT_EQ(-EINVAL, Check(p.get(), {&bad}, &st)) << zinf_op_describe(steady, i, buf, sizeof(buf)) << " without "
-                                                               << steady->deps[steady->ops[i].dep + d];
+                EXPECT_EQ(-EINVAL, Check(p.get(), {&bad}, &st)) << zinf_op_describe(steady, i, buf, sizeof(buf))
+                                                                << " without " << steady->deps[steady->ops[i].dep + d];
             }
     }
 }

@@ -36,7 +36,7 @@ static void set_auto(struct zinf_setting *s, uint64_t value, enum zinf_origin_ki
     s->from = from;
 }
 
-/* ---- batch sizes ---------------------------------------------------------------------------------------------------- */
+/* ---- batch sizes ------------------------------------------------------------------------------------------------- */
 
 /* whole = part x quotient, or an error with the two nearest values of whole that would do. */
 static int divide_batch(struct load *l, struct zinf_setting *whole, struct zinf_setting *part, struct zinf_setting *out)
@@ -48,7 +48,8 @@ static int divide_batch(struct load *l, struct zinf_setting *whole, struct zinf_
         return 0;
     }
     if (below == 0)
-        return zinf_setting_fail(whole, l->st, "%" PRIu64 " is not a multiple of %s %" PRIu64 " (x 1 rank): use %" PRIu64,
+        return zinf_setting_fail(whole, l->st,
+                                 "%" PRIu64 " is not a multiple of %s %" PRIu64 " (x 1 rank): use %" PRIu64,
                                  w, part->key->path, p, p);
     return zinf_setting_fail(whole, l->st, "%" PRIu64 " is not a multiple of %s %" PRIu64 " (x 1 rank): use %" PRIu64
                              " or %" PRIu64, w, part->key->path, p, below, below + p);
@@ -59,12 +60,14 @@ static int resolve_batch(struct load *l)
     struct zinf_setting *batch = get(l, "train_batch_size");
     struct zinf_setting *micro = get(l, "train_micro_batch_size_per_gpu");
     struct zinf_setting *steps = get(l, "gradient_accumulation_steps");
-    bool has_batch = zinf_setting_given(batch), has_micro = zinf_setting_given(micro), has_steps = zinf_setting_given(steps);
+    bool has_batch = zinf_setting_given(batch), has_micro = zinf_setting_given(micro);
+    bool has_steps = zinf_setting_given(steps);
     uint64_t product;
     int rc = 0;
 
     if (!has_batch && !has_micro)
-        return zinf_setting_fail(batch, l->st, "neither it nor train_micro_batch_size_per_gpu has a value: write one of them");
+        return zinf_setting_fail(batch, l->st,
+                                 "neither it nor train_micro_batch_size_per_gpu has a value: write one of them");
     if (!has_steps && !(has_batch && has_micro)) {
         set_auto(steps, 1, ZINF_FROM_DEFAULT);
         has_steps = true;
@@ -81,19 +84,22 @@ static int resolve_batch(struct load *l)
     if (product != (uint64_t)batch->integer)
         return zinf_setting_fail(batch, l->st, "%" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64
                                  " x gradient_accumulation_steps %" PRId64 " x 1 rank: use %" PRIu64
-                                 ", or leave one of the three out", batch->integer, micro->integer, steps->integer, product);
+                                 ", or leave one of the three out", batch->integer, micro->integer,
+                                 steps->integer, product);
     if (product > UINT32_MAX)
-        return zinf_setting_fail(micro, l->st, "x gradient_accumulation_steps is %" PRIu64 " samples per step: at most %u",
+        return zinf_setting_fail(micro, l->st,
+                                 "x gradient_accumulation_steps is %" PRIu64 " samples per step: at most %u",
                                  product, UINT32_MAX);
     l->c->train_batch_size = (uint32_t)product;
     l->c->micro_batch_size = (uint32_t)micro->integer;
     l->c->gradient_accumulation_steps = (uint32_t)steps->integer;
-    zinf_log(l->log, ZINF_LOG_INFO, "batch: train_batch_size %u = micro-batch %u x gradient_accumulation_steps %u x 1 rank",
+    zinf_log(l->log, ZINF_LOG_INFO,
+             "batch: train_batch_size %u = micro-batch %u x gradient_accumulation_steps %u x 1 rank",
              l->c->train_batch_size, l->c->micro_batch_size, l->c->gradient_accumulation_steps);
     return 0;
 }
 
-/* ---- optimizer ------------------------------------------------------------------------------------------------------ */
+/* ---- optimizer --------------------------------------------------------------------------------------------------- */
 
 static void note_unused_by_sgd(struct load *l)
 {
@@ -127,16 +133,18 @@ static void resolve_optimizer(struct load *l)
         zinf_log(l->log, ZINF_LOG_INFO, "no optimizer.type: AdamW with lr %g, betas %g %g, eps %g, weight_decay %g",
                  c->optimizer.lr, c->optimizer.beta1, c->optimizer.beta2, c->optimizer.eps, c->optimizer.weight_decay);
     if (adam && mode->boolean)
-        zinf_log(l->log, ZINF_LOG_INFO, "optimizer.type Adam is AdamW (decoupled decay): optimizer.params.adam_w_mode is true; "
+        zinf_log(l->log, ZINF_LOG_INFO,
+                 "optimizer.type Adam is AdamW (decoupled decay): optimizer.params.adam_w_mode is true; "
                  "false gives L2");
     if (!adam && !sgd && !mode->boolean)
-        zinf_log(l->log, ZINF_LOG_INFO, "optimizer.params.adam_w_mode: no effect: type AdamW is always decoupled; type Adam "
+        zinf_log(l->log, ZINF_LOG_INFO,
+                 "optimizer.params.adam_w_mode: no effect: type AdamW is always decoupled; type Adam "
                  "with false gives L2");
     if (sgd)
         note_unused_by_sgd(l);
 }
 
-/* ---- homes ---------------------------------------------------------------------------------------------------------- */
+/* ---- homes ------------------------------------------------------------------------------------------------------- */
 
 static enum zinf_offload offload_of(const struct zinf_setting *device)
 {
@@ -204,9 +212,11 @@ static int resolve_homes(struct load *l)
     if (c->offload_optimizer == ZINF_OFFLOAD_NVME && c->zero_stage != 3)
         return zinf_setting_fail(opt, l->st, "nvme needs zero_optimization.stage 3, not %u", c->zero_stage);
     if (c->offload_param != ZINF_OFFLOAD_NONE && c->zero_stage != 3)
-        return zinf_setting_fail(param, l->st, "%s needs zero_optimization.stage 3, not %u", param->text, c->zero_stage);
+        return zinf_setting_fail(param, l->st, "%s needs zero_optimization.stage 3, not %u", param->text,
+                                 c->zero_stage);
     if (c->offload_param != ZINF_OFFLOAD_NONE && c->offload_optimizer == ZINF_OFFLOAD_NONE) {
-        zinf_log(l->log, ZINF_LOG_INFO, "%s: no effect: the weights are half of the optimizer's master and stay on the device "
+        zinf_log(l->log, ZINF_LOG_INFO,
+                 "%s: no effect: the weights are half of the optimizer's master and stay on the device "
                  "with it; " OFFLOAD_OPTIMIZER "device moves both", param->key->path);
         c->offload_param = ZINF_OFFLOAD_NONE;
         set_choice(param, "none");
@@ -215,7 +225,7 @@ static int resolve_homes(struct load *l)
     return 0;
 }
 
-/* ---- paths ---------------------------------------------------------------------------------------------------------- */
+/* ---- paths ------------------------------------------------------------------------------------------------------- */
 
 static int add_path(struct load *l, const struct zinf_setting *s, const char *path)
 {
@@ -283,11 +293,12 @@ static int resolve_paths(struct load *l)
     if (listed && asks)
         return add_paths(l, paths);
     if (asks && l->c->nr_nvme_paths == 0)
-        return zinf_setting_fail(asks, l->st, "nvme needs a folder on a drive: set zinf.nvme_paths (or nvme_path beside it)");
+        return zinf_setting_fail(asks, l->st,
+                                 "nvme needs a folder on a drive: set zinf.nvme_paths (or nvme_path beside it)");
     return 0;
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static int resolve_block(struct load *l)
 {
@@ -296,8 +307,8 @@ static int resolve_block(struct load *l)
 
     l->c->block_elems = auto_or(s);
     if (!s->is_auto && below != (uint64_t)s->integer)
-        return zinf_setting_fail(s, l->st, "must be a multiple of %d: use %" PRIu64 " or %" PRIu64, BLOCK_ELEMS_MULTIPLE,
-                                 below, below + BLOCK_ELEMS_MULTIPLE);
+        return zinf_setting_fail(s, l->st, "must be a multiple of %d: use %" PRIu64 " or %" PRIu64,
+                                 BLOCK_ELEMS_MULTIPLE, below, below + BLOCK_ELEMS_MULTIPLE);
     return 0;
 }
 
@@ -364,7 +375,7 @@ void zinf_config_free(struct zinf_config *c)
     *c = (struct zinf_config){ 0 };
 }
 
-/* ---- printing ------------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 /* Shown are the values the run follows, and everything that was given. Old spellings show as what they stand for. */
 static bool is_shown(const struct zinf_setting *s)
@@ -412,8 +423,8 @@ static const char *type_name(enum zinf_key_type t)
 {
     static const char *const names[] = {
         [ZINF_KEY_BOOL] = "boolean", [ZINF_KEY_INT] = "integer", [ZINF_KEY_NUMBER] = "number", [ZINF_KEY_SIZE] = "size",
-        [ZINF_KEY_TEXT] = "text", [ZINF_KEY_CHOICE] = "choice", [ZINF_KEY_PATHS] = "folders", [ZINF_KEY_BETAS] = "two numbers",
-        [ZINF_KEY_FREE] = "section",
+        [ZINF_KEY_TEXT] = "text", [ZINF_KEY_CHOICE] = "choice", [ZINF_KEY_PATHS] = "folders",
+        [ZINF_KEY_BETAS] = "two numbers", [ZINF_KEY_FREE] = "section",
     };
 
     return names[t];

@@ -94,7 +94,8 @@ static const char *list_choices(const char *choices, char *buf, size_t nbytes)
         size_t len = strcspn(p, "|");
         const char *next = p[len] ? p + len + 1 : p + len;
 
-        used += (size_t)snprintf(buf + used, nbytes - used, "%s%.*s", p == choices ? "" : *next ? ", " : " or ", (int)len, p);
+        used += (size_t)snprintf(buf + used, nbytes - used, "%s%.*s", p == choices ? "" : *next ? ", " : " or ",
+                                 (int)len, p);
         p = next;
     }
     return buf;
@@ -223,15 +224,17 @@ static int convert_given(struct zinf_setting *s, struct zinf_status *st)
     }
     if (s->key->flags & ZINF_KEY_AUTO_DEFAULT)
         return convert_default(s, st);
-    return zinf_setting_fail(s, st, "\"auto\", and nothing says its value: write one, or give --set %s=value", s->key->path);
+    return zinf_setting_fail(s, st, "\"auto\", and nothing says its value: write one, or give --set %s=value",
+                             s->key->path);
 }
 
-/* ---- refusals and notes --------------------------------------------------------------------------------------------- */
+/* ---- refusals and notes ------------------------------------------------------------------------------------------ */
 
 static bool same_value(const struct zinf_setting *a, const struct zinf_setting *b)
 {
-    return a->is_null == b->is_null && a->is_auto == b->is_auto && a->boolean == b->boolean && a->integer == b->integer &&
-           a->number == b->number && a->number2 == b->number2 && strcmp(a->choice, b->choice) == 0;
+    return a->is_null == b->is_null && a->is_auto == b->is_auto && a->boolean == b->boolean &&
+           a->integer == b->integer && a->number == b->number && a->number2 == b->number2 &&
+           strcmp(a->choice, b->choice) == 0;
 }
 
 static int check_rule(const struct zinf_setting *s, struct zinf_status *st)
@@ -298,10 +301,12 @@ static void log_notes(const struct zinf_settings *s, const struct zinf_log *log)
     }
 }
 
-/* ---- other spellings ------------------------------------------------------------------------------------------------ */
+/* ---- other spellings --------------------------------------------------------------------------------------------- */
 
-/* The old spelling's value goes to the new one, unless they contradict each other; --set beats the file under either name. */
-static int fold_alias(struct zinf_settings *s, struct zinf_setting *old, const struct zinf_log *log, struct zinf_status *st)
+/* The old spelling's value goes to the new one, unless they contradict each other; --set beats the file under either
+ * name. */
+static int fold_alias(struct zinf_settings *s, struct zinf_setting *old, const struct zinf_log *log,
+                      struct zinf_status *st)
 {
     struct zinf_setting *now = zinf_settings_get(s, old->key->same_as);
     struct zinf_setting a, b;

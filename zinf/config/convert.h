@@ -1,4 +1,4 @@
-/* zinf/config/convert.h - from what was written to values: types, ranges, "auto", other spellings, refusals and notes. */
+/* zinf/config/convert.h - from what was written to values: types, ranges, "auto", other spellings, refusals, notes. */
 #ifndef ZINF_CONFIG_CONVERT_H_
 #define ZINF_CONFIG_CONVERT_H_
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* After gathering: gives every setting its value or its default. Each rule of one key is applied here. Returns 0, -EINVAL or
- * -ENOMEM. */
+/* After gathering: gives every setting its value or its default. Each rule of one key is applied here. Returns 0,
+ * -EINVAL or -ENOMEM. */
 int zinf_settings_convert(struct zinf_settings *s, const struct zinf_log *log, struct zinf_status *st);
 
 #ifdef __cplusplus

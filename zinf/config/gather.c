@@ -1,4 +1,5 @@
-/* zinf/config/gather.c - walks the file and every --set down the table; a key that is not in the table is an error that helps. */
+/* zinf/config/gather.c - walks the file and every --set down the table; a key that is not in the table is an error that
+ * helps. */
 #define _GNU_SOURCE
 #include "zinf/config/gather.h"
 
@@ -12,7 +13,7 @@
 
 enum { PATH_NBYTES = 192, MEMBER_NBYTES = 64, KNOWN_MAX = 3 };
 
-/* ---- unknown keys --------------------------------------------------------------------------------------------------- */
+/* ---- unknown keys ------------------------------------------------------------------------------------------------ */
 
 /* The nearest member of a section; buf keeps it. */
 static const char *nearest_member(const char *section, const char *word, char buf[MEMBER_NBYTES])
@@ -95,9 +96,9 @@ static int fail_unknown(const struct zinf_origin *from, const struct zinf_json *
     if (strlen(item->key) < MEMBER_NBYTES && known_elsewhere(item->key, known, sizeof(known)) > 0)
         snprintf(hint, sizeof(hint), "known at %.200s", known);
     else if (near && *section)
-        snprintf(hint, sizeof(hint), "did you mean \"%s\"? (%s.%s)", near, section, near);
+        snprintf(hint, sizeof(hint), "did you mean %s.%s?", section, near);
     else if (near)
-        snprintf(hint, sizeof(hint), "did you mean \"%s\"?", near);
+        snprintf(hint, sizeof(hint), "did you mean %s?", near);
     else if ((far = nearest_anywhere(item->key)) != NULL)
         snprintf(hint, sizeof(hint), "did you mean %s?", far);
     else
@@ -105,7 +106,7 @@ static int fail_unknown(const struct zinf_origin *from, const struct zinf_json *
     return zinf_fail(st, -EINVAL, "%s%s: unknown key %s: %s", from->where, where, path, hint);
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static bool has_enabled(const struct zinf_json *v)
 {
@@ -142,7 +143,8 @@ static void clear_section(struct zinf_settings *s, const char *section)
     char member[MEMBER_NBYTES];
 
     for (uint32_t i = 0; i < zinf_nr_keys; i++) {
-        if (strcmp(zinf_keys[i].path, section) == 0 || zinf_key_member(&zinf_keys[i], section, member, sizeof(member))) {
+        if (strcmp(zinf_keys[i].path, section) == 0 ||
+            zinf_key_member(&zinf_keys[i], section, member, sizeof(member))) {
             s->at[i].given = NULL;
             s->at[i].free_on = s->at[i].free_present = false;
         }
@@ -169,7 +171,7 @@ static int walk(struct zinf_settings *s, const struct zinf_origin *from, const s
             rc = walk(s, from, item, path, st);
         } else if (is_section && item->type == ZINF_JSON_NULL) {
             clear_section(s, path);
-        } else if (key) {
+        } else if (key && (!is_section || item->type == ZINF_JSON_BOOL)) {
             struct zinf_setting *at = &s->at[key - zinf_keys];
 
             at->given = item;
@@ -179,7 +181,8 @@ static int walk(struct zinf_settings *s, const struct zinf_origin *from, const s
         } else if (is_section) {
             const struct zinf_setting wrong = { .given = item, .origin = from };
 
-            rc = zinf_setting_fail(&wrong, st, "must be an object (a section), not %s", zinf_json_type_name(item->type));
+            rc = zinf_setting_fail(&wrong, st, "must be an object (a section), not %s",
+                                   zinf_json_type_name(item->type));
         } else {
             rc = fail_unknown(from, item, section, st);
         }
@@ -189,9 +192,10 @@ static int walk(struct zinf_settings *s, const struct zinf_origin *from, const s
     return 0;
 }
 
-/* ---- the file and --set --------------------------------------------------------------------------------------------- */
+/* ---- the file and --set ------------------------------------------------------------------------------------------ */
 
-static int read_file(struct zinf_settings *s, const char *path, const char *text, const char *name, struct zinf_status *st)
+static int read_file(struct zinf_settings *s, const char *path, const char *text, const char *name,
+                     struct zinf_status *st)
 {
     struct zinf_origin *from = &s->origins[0];
     const char *where = path ? path : name ? name : "configuration";
@@ -212,7 +216,8 @@ static int read_file(struct zinf_settings *s, const char *path, const char *text
     return walk(s, from, from->doc.root, "", st);
 }
 
-/* value as JSON text: as it is when it is JSON, else as a string. A broken array, object or string is an error, not a word. */
+/* value as JSON text: as it is when it is JSON, else as a string. A broken array, object or string is an error, not a
+ * word. */
 static int value_text(const char *value, const char *where, char **out, struct zinf_status *st)
 {
     struct zinf_json_doc doc;

@@ -72,7 +72,7 @@ static void arena_free(struct chunk *c)
     }
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static uint32_t column_of(const struct parser *ps, const char *at)
 {
@@ -140,7 +140,7 @@ static const char *show_key(const char *key, char buf[72])
     return buf;
 }
 
-/* ---- space ---------------------------------------------------------------------------------------------------------- */
+/* ---- space ------------------------------------------------------------------------------------------------------- */
 
 /* Steps over one character, keeping count of lines; "\r\n" is one line break. */
 static void step(struct parser *ps)
@@ -201,7 +201,7 @@ static int skip_space(struct parser *ps)
     return 0;
 }
 
-/* ---- strings -------------------------------------------------------------------------------------------------------- */
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 /* Four hexadecimal digits at p into *out. */
 static bool parse_hex4(struct parser *ps, uint32_t *out)
@@ -261,7 +261,8 @@ static int parse_escape(struct parser *ps, char **out)
     }
     at = c ? strchr(letter, c) : NULL;
     if (!at)
-        return fail_at(ps, ps->line, column, "unknown escape in a string: use \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX");
+        return fail_at(ps, ps->line, column,
+                       "unknown escape in a string: use \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX");
     *(*out)++ = plain[at - letter];
     ps->p++;
     return 0;
@@ -303,7 +304,7 @@ static int parse_string(struct parser *ps, const char **out, size_t *nbytes)
     return 0;
 }
 
-/* ---- numbers and words ---------------------------------------------------------------------------------------------- */
+/* ---- numbers and words ------------------------------------------------------------------------------------------- */
 
 static const char *skip_digits(const char *p, const char *end)
 {
@@ -431,7 +432,7 @@ static int parse_word(struct parser *ps, struct zinf_json *v)
     return fail_here(ps, "not a JSON value: a text needs double quotes");
 }
 
-/* ---- arrays and objects --------------------------------------------------------------------------------------------- */
+/* ---- arrays and objects ------------------------------------------------------------------------------------------ */
 
 static int push(struct parser *ps, const struct zinf_json *v)
 {
@@ -603,7 +604,7 @@ static int parse_value(struct parser *ps, struct zinf_json *v)
     }
 }
 
-/* ---- the document --------------------------------------------------------------------------------------------------- */
+/* ---- the document ------------------------------------------------------------------------------------------------ */
 
 /* The whole text is checked before it is parsed: afterwards every byte is part of a character and none is NUL. */
 static int check_text(struct parser *ps)
@@ -657,8 +658,8 @@ static int parse_text(struct parser *ps, struct zinf_json **root)
 int zinf_json_parse(const char *text, size_t nbytes, const char *name, bool relaxed, struct zinf_json_doc *out,
                     struct zinf_status *st)
 {
-    struct parser ps = { .p = text, .end = text + nbytes, .line_start = text, .line = 1, .relaxed = relaxed, .name = name,
-                         .st = st };
+    struct parser ps = { .p = text, .end = text + nbytes, .line_start = text, .line = 1, .relaxed = relaxed,
+                         .name = name, .st = st };
     int rc = -ENOMEM;
 
     *out = (struct zinf_json_doc){ 0 };
@@ -732,7 +733,7 @@ void zinf_json_free(struct zinf_json_doc *doc)
     *doc = (struct zinf_json_doc){ 0 };
 }
 
-/* ---- looking at it -------------------------------------------------------------------------------------------------- */
+/* ---- looking at it ----------------------------------------------------------------------------------------------- */
 
 const struct zinf_json *zinf_json_get(const struct zinf_json *object, const char *key)
 {

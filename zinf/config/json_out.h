@@ -1,7 +1,9 @@
-/* zinf/config/json_out.h - writing JSON: a small buffered writer that escapes, and prints numbers so that they read back exactly.
+/* zinf/config/json_out.h - writing JSON: a small buffered writer that escapes, and prints numbers so that they read
+ * back exactly.
  *
- * Start from a zeroed struct. The text is one line without spaces. After a failure (out of memory) every call does nothing, so
- * that `failed` need only be looked at once, at the end. Threads: a writer belongs to the thread that uses it. */
+ * Start from a zeroed struct. The text is one line without spaces. After a failure (out of memory) every call does
+ * nothing, so that `failed` need only be looked at once, at the end. Threads: a writer belongs to the thread that uses
+ * it. */
 #ifndef ZINF_CONFIG_JSON_OUT_H_
 #define ZINF_CONFIG_JSON_OUT_H_
 

@@ -11,7 +11,8 @@
 
 /* One line per key. The default stands as JSON text. */
 #define BOOL(p, d, f, text) { .path = p, .type = ZINF_KEY_BOOL, .dflt = d, .flags = f, .doc = text }
-#define RANGED(t, p, d, lo, hi, f, text) { .path = p, .type = t, .dflt = d, .min = lo, .max = hi, .flags = f, .doc = text }
+#define RANGED(t, p, d, lo, hi, f, text) { .path = p, .type = t, .dflt = d, .min = lo, .max = hi, .flags = f, \
+                                           .doc = text }
 #define INT(p, d, lo, hi, f, text)    RANGED(ZINF_KEY_INT, p, d, lo, hi, f, text)
 #define NUMBER(p, d, lo, hi, f, text) RANGED(ZINF_KEY_NUMBER, p, d, lo, hi, f, text)
 #define SIZE(p, d, lo, hi, f, text)   RANGED(ZINF_KEY_SIZE, p, d, lo, hi, f, text)
@@ -22,18 +23,22 @@
 /* Accepted, checked, and without effect. */
 #define N_BOOL(p, d, w)         { .path = p, .type = ZINF_KEY_BOOL, .rule = ZINF_RULE_NOTE, .dflt = d, \
                                   .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "no effect: " w }
-#define N_NUMBER(p, d, lo, hi, w) { .path = p, .type = ZINF_KEY_NUMBER, .rule = ZINF_RULE_NOTE, .dflt = d, .min = lo, .max = hi, \
-                                  .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "no effect: " w }
-#define N_INT(p, d, lo, w)      { .path = p, .type = ZINF_KEY_INT, .rule = ZINF_RULE_NOTE, .dflt = d, .min = lo, .max = I64, \
-                                  .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "no effect: " w }
-#define N_FREE(p, w)            { .path = p, .type = ZINF_KEY_FREE, .rule = ZINF_RULE_NOTE, .why = w, .doc = "no effect: " w }
+#define N_NUMBER(p, d, lo, hi, w) { .path = p, .type = ZINF_KEY_NUMBER, .rule = ZINF_RULE_NOTE, .dflt = d, .min = lo, \
+                                    .max = hi, .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "no effect: " w }
+#define N_INT(p, d, lo, w)      { .path = p, .type = ZINF_KEY_INT, .rule = ZINF_RULE_NOTE, .dflt = d, .min = lo, \
+                                  .max = I64, .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "no effect: " w }
+#define N_FREE(p, w)            { .path = p, .type = ZINF_KEY_FREE, .rule = ZINF_RULE_NOTE, .why = w, \
+                                  .doc = "no effect: " w }
 /* Would change the run: only the default is taken. */
 #define O_BOOL(p, d, w)         { .path = p, .type = ZINF_KEY_BOOL, .rule = ZINF_RULE_ONLY_DEFAULT, .dflt = d, \
                                   .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "not supported: " w }
-#define O_NUMBER(p, d, w)       { .path = p, .type = ZINF_KEY_NUMBER, .rule = ZINF_RULE_ONLY_DEFAULT, .dflt = d, .min = -BIG, \
-                                  .max = BIG, .flags = STRICT | ZINF_KEY_NULL, .why = w, .doc = "not supported: " w }
-#define X_ENABLED(p, w)         { .path = p, .type = ZINF_KEY_FREE, .rule = ZINF_RULE_REFUSE_ENABLED, .why = w, .doc = "not supported: " w }
-#define X_PRESENT(p, w)         { .path = p, .type = ZINF_KEY_FREE, .rule = ZINF_RULE_REFUSE_PRESENT, .why = w, .doc = "not supported: " w }
+#define O_NUMBER(p, d, w)       { .path = p, .type = ZINF_KEY_NUMBER, .rule = ZINF_RULE_ONLY_DEFAULT, .dflt = d, \
+                                  .min = -BIG, .max = BIG, .flags = STRICT | ZINF_KEY_NULL, .why = w, \
+                                  .doc = "not supported: " w }
+#define X_ENABLED(p, w)         { .path = p, .type = ZINF_KEY_FREE, .rule = ZINF_RULE_REFUSE_ENABLED, .why = w, \
+                                  .doc = "not supported: " w }
+#define X_PRESENT(p, w)         { .path = p, .type = ZINF_KEY_FREE, .rule = ZINF_RULE_REFUSE_PRESENT, .why = w, \
+                                  .doc = "not supported: " w }
 
 #define ONE_RANK   "one rank has nobody to exchange with"
 #define SCHEDULE   "the schedule and the budgets decide when parameters move"
@@ -46,8 +51,10 @@
 #define NO_EFFECT  "it has no counterpart here"
 
 const struct zinf_key zinf_keys[] = {
-    INT("train_batch_size", NULL, 1, U32, ZINF_KEY_AUTO | ZINF_KEY_NULL, "samples per step = micro-batch x accumulation x ranks"),
-    INT("train_micro_batch_size_per_gpu", NULL, 1, U32, ZINF_KEY_AUTO | ZINF_KEY_NULL, "samples per forward and backward"),
+    INT("train_batch_size", NULL, 1, U32, ZINF_KEY_AUTO | ZINF_KEY_NULL,
+        "samples per step = micro-batch x accumulation x ranks"),
+    INT("train_micro_batch_size_per_gpu", NULL, 1, U32, ZINF_KEY_AUTO | ZINF_KEY_NULL,
+        "samples per forward and backward"),
     INT("gradient_accumulation_steps", NULL, 1, U32, ZINF_KEY_AUTO | ZINF_KEY_NULL, "micro-batches per step"),
     NUMBER("gradient_clipping", "1.0", 0, BIG, 0,
            "largest global norm of the gradients; 0 = off (DeepSpeed before 2026-06: off)"),
@@ -57,7 +64,8 @@ const struct zinf_key zinf_keys[] = {
     CHOICE("optimizer.type", "\"AdamW\"", "AdamW|Adam|SGD",
            "Adagrad|Lion|Lamb|Muon|OneBitAdam|ZeroOneAdam|OneBitLamb|MuAdam|MuAdamW|MuSGD", 0, "the optimizer"),
     NUMBER("optimizer.params.lr", "0.001", 0, BIG, 0, "learning rate"),
-    { .path = "optimizer.params.betas", .type = ZINF_KEY_BETAS, .dflt = "[0.9,0.999]", .doc = "decay of Adam's two moments" },
+    { .path = "optimizer.params.betas", .type = ZINF_KEY_BETAS, .dflt = "[0.9,0.999]",
+      .doc = "decay of Adam's two moments" },
     NUMBER("optimizer.params.eps", "1e-08", 0, BIG, 0, "added to the root of Adam's second moment"),
     NUMBER("optimizer.params.weight_decay", "0.0", 0, BIG, 0, "decay of every parameter (torch's AdamW has 0.01)"),
     BOOL("optimizer.params.bias_correction", "true", 0, "divide Adam's moments by 1 - beta^t"),
@@ -83,7 +91,8 @@ const struct zinf_key zinf_keys[] = {
     ALIAS("bfloat16.bf16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads"),
     ALIAS("bfloat16.bf16_optimizer_states", "bf16.bf16_optimizer_states"),
     { .path = "fp16.enabled", .type = ZINF_KEY_BOOL, .rule = ZINF_RULE_ONLY_DEFAULT, .dflt = "false",
-      .flags = STRICT | ZINF_KEY_NULL, .why = "fp16", .instead = "use \"bf16\": {\"enabled\": true}", .doc = "fp16 (use bf16)" },
+      .flags = STRICT | ZINF_KEY_NULL, .why = "fp16",
+      .instead = "use \"bf16\": {\"enabled\": true}", .doc = "fp16 (use bf16)" },
     N_BOOL("fp16.auto_cast", "false", FP16_OFF),
     N_NUMBER("fp16.loss_scale", "0", 0, BIG, FP16_OFF),
     N_INT("fp16.initial_scale_power", "16", 0, FP16_OFF),
@@ -100,13 +109,17 @@ const struct zinf_key zinf_keys[] = {
     X_PRESENT("data_types.param_dtype", "a parameter type of its own"),
     X_PRESENT("data_types.buffer_dtype", "a buffer type of its own"),
 
-    INT("zero_optimization.stage", "0", 0, 3, STRICT, "ZeRO stage; offload of the optimizer needs 1, of parameters or to NVMe 3"),
-    { .path = "zero_optimization", .type = ZINF_KEY_BOOL, .doc = "a section; as a boolean, the old spelling of stage 1 or 0" },
-    INT("zero_optimization.sub_group_size", "1000000000", 1, I64, STRICT, "largest block of the update, in elements: speed only"),
+    INT("zero_optimization.stage", "0", 0, 3, STRICT,
+        "ZeRO stage; offload of the optimizer needs 1, of parameters or to NVMe 3"),
+    { .path = "zero_optimization", .type = ZINF_KEY_BOOL,
+      .doc = "a section; as a boolean, the old spelling of stage 1 or 0" },
+    INT("zero_optimization.sub_group_size", "1000000000", 1, I64, STRICT,
+        "largest block of the update, in elements: speed only"),
     CHOICE("zero_optimization.offload_optimizer.device", "\"none\"", "none|cpu|nvme", NULL, STRICT | ZINF_KEY_NULL,
            "home of the optimizer state"),
     PATH("zero_optimization.offload_optimizer.nvme_path", STRICT, "folder for the state (zinf.nvme_paths wins)"),
-    N_BOOL("zero_optimization.offload_optimizer.pin_memory", "true", "the host arena is always pinned where that helps"),
+    N_BOOL("zero_optimization.offload_optimizer.pin_memory", "true",
+           "the host arena is always pinned where that helps"),
     N_INT("zero_optimization.offload_optimizer.buffer_count", "4", 1, BUDGET),
     N_INT("zero_optimization.offload_optimizer.buffer_size", "100000000", 1, BUDGET),
     N_BOOL("zero_optimization.offload_optimizer.pipeline_read", "false", "reads always overlap the update"),
@@ -115,7 +128,8 @@ const struct zinf_key zinf_keys[] = {
     N_BOOL("zero_optimization.offload_optimizer.fast_init", "false", "state is always written straight to its home"),
     O_NUMBER("zero_optimization.offload_optimizer.ratio", "1.0", "a partly offloaded optimizer"),
     O_BOOL("zero_optimization.offload_optimizer.super_offload", "false", "super_offload"),
-    N_NUMBER("zero_optimization.offload_optimizer.cpuadam_cores_perc", "0.8", 0, 1, "zinf.threads is the number of threads"),
+    N_NUMBER("zero_optimization.offload_optimizer.cpuadam_cores_perc", "0.8", 0, 1,
+             "zinf.threads is the number of threads"),
     CHOICE("zero_optimization.offload_param.device", "\"none\"", "none|cpu|nvme", NULL, STRICT | ZINF_KEY_NULL,
            "home of the weights"),
     PATH("zero_optimization.offload_param.nvme_path", STRICT, "folder for the weights (zinf.nvme_paths wins)"),
@@ -172,7 +186,8 @@ const struct zinf_key zinf_keys[] = {
 
     SIZE("aio.block_size", "1048576", 4096, 1073741824, ZINF_KEY_NULL | STRICT, "bytes of one request to a drive"),
     INT("aio.queue_depth", "8", 1, 4096, ZINF_KEY_NULL | STRICT, "requests in flight per drive"),
-    INT("aio.intra_op_parallelism", "1", 1, 1024, ZINF_KEY_NULL | STRICT, "threads that do I/O, for io_backend threads"),
+    INT("aio.intra_op_parallelism", "1", 1, 1024, ZINF_KEY_NULL | STRICT,
+        "threads that do I/O, for io_backend threads"),
     ALIAS("aio.thread_count", "aio.intra_op_parallelism"),
     N_BOOL("aio.single_submit", "false", "requests are submitted together as the queue has room"),
     N_BOOL("aio.overlap_events", "true", "submitting and reaping always overlap"),
@@ -196,8 +211,8 @@ const struct zinf_key zinf_keys[] = {
     N_FREE("seq_parallel_communication_data_type", ONE_RANK),
     N_BOOL("prescale_gradients", "false", ONE_RANK),
     N_NUMBER("gradient_predivide_factor", "1.0", 0, BIG, ONE_RANK),
-    { .path = "gradient_allreduce_op", .type = ZINF_KEY_CHOICE, .rule = ZINF_RULE_NOTE, .dflt = "\"mean\"", .choices = "mean|sum",
-      .why = ONE_RANK, .doc = "no effect: " ONE_RANK },
+    { .path = "gradient_allreduce_op", .type = ZINF_KEY_CHOICE, .rule = ZINF_RULE_NOTE, .dflt = "\"mean\"",
+      .choices = "mean|sum", .why = ONE_RANK, .doc = "no effect: " ONE_RANK },
     N_BOOL("sparse_gradients", "false", "only the rows of a batch's tokens ever move"),
     N_BOOL("disable_allgather", "false", ONE_RANK),
     N_BOOL("dump_state", "false", "zinf config --explain shows the configuration"),
@@ -226,7 +241,8 @@ const struct zinf_key zinf_keys[] = {
     X_PRESENT("weight_quantization", "weight quantization"),
 
     CHOICE("zinf.device", "\"auto\"", "auto|cpu", "cuda", 0, "what computes"),
-    SIZE("zinf.device_memory", "\"auto\"", 4096, I64, ZINF_KEY_AUTO, "hard budget of device memory, bytes or \"24GiB\""),
+    SIZE("zinf.device_memory", "\"auto\"", 4096, I64, ZINF_KEY_AUTO,
+         "hard budget of device memory, bytes or \"24GiB\""),
     SIZE("zinf.host_memory", "\"auto\"", 4096, I64, ZINF_KEY_AUTO, "hard budget of host memory, bytes or \"64GiB\""),
     { .path = "zinf.nvme_paths", .type = ZINF_KEY_PATHS, .dflt = "[]", .flags = ZINF_KEY_NULL,
       .doc = "folders on drives for state homed on nvme, up to 16; wins over nvme_path" },
@@ -236,12 +252,16 @@ const struct zinf_key zinf_keys[] = {
     INT("zinf.threads", "\"auto\"", 1, 1024, ZINF_KEY_AUTO, "worker threads: speed only"),
     INT("zinf.seed", "1234", 0, I64, 0, "of initialisation and data order"),
     BOOL("zinf.keep_state", "true", 0, "keep the run folder on the drives when the run is finished"),
-    BOOL("zinf.o_direct", "\"auto\"", ZINF_KEY_AUTO, "bypass the page cache: auto and true = where the file system allows it"),
-    CHOICE("zinf.micro_batch_order", "\"auto\"", "auto|layer", "batch", 0, "layer: all micro-batches of a layer before the next"),
-    CHOICE("zinf.optimizer_overlap", "\"auto\"", "auto|none", "forward|backward", 0, "when updates run: none = after backward"),
-    CHOICE("zinf.durability", "\"none\"", "none", "step", ZINF_KEY_NULL, "how often the state on drives becomes a checkpoint"),
-    { .path = "zinf.sync", .type = ZINF_KEY_CHOICE, .rule = ZINF_RULE_NOTE, .dflt = "\"process\"", .choices = "power|process",
-      .why = "durability is none", .doc = "no effect: durability is none" },
+    BOOL("zinf.o_direct", "\"auto\"", ZINF_KEY_AUTO,
+         "bypass the page cache: auto and true = where the file system allows it"),
+    CHOICE("zinf.micro_batch_order", "\"auto\"", "auto|layer", "batch", 0,
+           "layer: all micro-batches of a layer before the next"),
+    CHOICE("zinf.optimizer_overlap", "\"auto\"", "auto|none", "forward|backward", 0,
+           "when updates run: none = after backward"),
+    CHOICE("zinf.durability", "\"none\"", "none", "step", ZINF_KEY_NULL,
+           "how often the state on drives becomes a checkpoint"),
+    { .path = "zinf.sync", .type = ZINF_KEY_CHOICE, .rule = ZINF_RULE_NOTE, .dflt = "\"process\"",
+      .choices = "power|process", .why = "durability is none", .doc = "no effect: durability is none" },
     O_BOOL("zinf.checksum", "false", "checksums of state on drives"),
     CHOICE("zinf.activation_device", "\"auto\"", "auto|cpu", "nvme|none", 0, "where activation checkpoints lie"),
     X_PRESENT("zinf.drive_tbw", "a limit on drive wear"),

@@ -1,5 +1,5 @@
-/* zinf/config/keys.h - the table of every key of ds_config.json and of zinf's own: it drives parsing, checks, --explain and
- * --list.
+/* zinf/config/keys.h - the table of every key of ds_config.json and of zinf's own: it drives parsing, checks, --explain
+ * and --list.
  *
  * A section is whatever is a prefix of a key. Threads: the table is constant. */
 #ifndef ZINF_CONFIG_KEYS_H_
@@ -35,7 +35,7 @@ enum zinf_key_rule {
 enum {
     ZINF_KEY_NULL = 1,          /* null means the default; shown as null when the default is null */
     ZINF_KEY_AUTO = 2,          /* "auto" is a value: resolved later */
-    ZINF_KEY_AUTO_DEFAULT = 4   /* "auto" means the default, as in DeepSpeed's strict sections; elsewhere it is an error */
+    ZINF_KEY_AUTO_DEFAULT = 4   /* "auto" means the default, as in DeepSpeed's strict sections; elsewhere an error */
 };
 
 struct zinf_key {
@@ -58,7 +58,8 @@ extern const uint32_t zinf_nr_keys;
 
 const struct zinf_key *zinf_key_find(const char *path);      /* NULL when there is none */
 bool zinf_key_is_section(const char *path);                  /* "" is one */
-/* The name of the member of section (a path, "" = top level) that key is or lies under, copied to buf; false = not inside. */
+/* The name of the member of section (a path, "" = top level) that key is or lies under, copied to buf; false = not
+ * inside. */
 bool zinf_key_member(const struct zinf_key *key, const char *section, char *buf, uint32_t buf_nbytes);
 const char *zinf_key_leaf(const char *path);                 /* "device" of "offload_param.device" */
 

@@ -17,7 +17,8 @@ static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
     return m < c ? m : c;
 }
 
-/* Both lengths are at most WORD_NBYTES_MAX. Three rows of the usual table are kept: a transposition looks two rows back. */
+/* Both lengths are at most WORD_NBYTES_MAX. Three rows of the usual table are kept: a transposition looks two rows
+ * back. */
 static uint32_t distance(const char *a, size_t na, const char *b, size_t nb)
 {
     uint32_t rows[3][WORD_NBYTES_MAX + 1];

@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* The name in names[] with the smallest edit distance to word (two letters changing places count once, case does not count;
- * the first one wins a tie), or NULL when none is near enough to be meant: more than two fifths of word would change. */
+/* The name in names[] with the smallest edit distance to word (two letters changing places count once, case does not
+ * count; the first one wins a tie), or NULL when none is near enough to be meant: more than two fifths of word would
+ * change. */
 const char *zinf_nearest(const char *word, const char *const *names, uint32_t nr_names);
 
 #ifdef __cplusplus

@@ -12,6 +12,7 @@
 #define SIZE_MAX_ELEMS (1ll << 22)
 #define LAYERS_MAX 4096
 #define HEADS_MAX 65536
+#define HEAD_DIM_MAX 1024    /* of attention: kernels/device.h */
 
 struct reader {
     const struct zinf_json *root;
@@ -241,7 +242,7 @@ static int get_sizes(const struct reader *r, struct zinf_llama *m)
     if (!rc)
         rc = get_size(r, "num_key_value_heads", HEADS_MAX, m->nr_heads, &m->nr_kv_heads);
     if (!rc)
-        rc = get_size(r, "head_dim", SIZE_MAX_ELEMS, zinf_max_u64(m->hidden / m->nr_heads, 1), &m->head_dim);
+        rc = get_size(r, "head_dim", HEAD_DIM_MAX, zinf_max_u64(m->hidden / m->nr_heads, 1), &m->head_dim);
     if (!rc)
         rc = get_size(r, "max_position_embeddings", 1ll << 30, 2048, &positions);
     if (rc)
@@ -254,6 +255,9 @@ static int get_sizes(const struct reader *r, struct zinf_llama *m)
     if (m->nr_heads % m->nr_kv_heads)
         return zinf_fail(r->st, -EINVAL, "%s: num_attention_heads %llu is not a multiple of num_key_value_heads %llu", r->name,
                          (unsigned long long)m->nr_heads, (unsigned long long)m->nr_kv_heads);
+    if (m->head_dim > HEAD_DIM_MAX)
+        return zinf_fail(r->st, -EINVAL, "%s: a head has %llu elements; the most is %d: raise num_attention_heads", r->name,
+                         (unsigned long long)m->head_dim, HEAD_DIM_MAX);
     if (m->nr_heads * m->head_dim > SIZE_MAX_ELEMS)
         return zinf_fail(r->st, -EINVAL, "%s: num_attention_heads %llu x head_dim %llu is above %lld", r->name,
                          (unsigned long long)m->nr_heads, (unsigned long long)m->head_dim, SIZE_MAX_ELEMS);

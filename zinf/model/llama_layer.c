@@ -10,7 +10,8 @@
  *   s          dk and dv (2 K), or gate, up and hidden (3 I) of a chunk of rows, or the partial sums of a norm
  *
  * That is 9 H with as many kv heads as heads: the feed-forward part runs in chunks of rows that fit where dk and dv will lie.
- * The chunk is a function of shapes only, since it fixes the order of additions (the numeric plan). */
+ * Sequences do not meet inside a layer, so a micro-batch of many runs in groups of them and only one group has scratch. Groups
+ * and chunks are functions of shapes only, since they fix the order of additions (the numeric plan). */
 #include <math.h>
 
 #include "zinf/base/align.h"
@@ -19,6 +20,8 @@
 
 /* Products with fewer rows than this lose speed; so many rows of the feed-forward part are always taken together. */
 #define MLP_ROWS_MIN 128u
+/* Sequences are grouped up to so many rows; a longer sequence is a group by itself. */
+#define GROUP_ROWS 1024u
 /* Rows per partial sum of rmsnorm_backward (kernels/device.h). */
 #define NORM_ROWS 64u
 
@@ -63,12 +66,17 @@ static size_t layout(const struct zinf_llama *m, uint64_t rows, char *base, stru
     return used;
 }
 
+static uint32_t group_batch(uint32_t batch, uint32_t seq)
+{
+    return (uint32_t)zinf_min_u64(batch, zinf_max_u64(1, GROUP_ROWS / seq));
+}
+
 size_t zinf_llama_layer_work_nbytes(const struct zinf_layer *l, uint32_t batch, uint32_t seq, uint64_t width)
 {
     struct scratch s;
 
     (void)width;
-    return layout(l->ctx, (uint64_t)batch * seq, NULL, &s);
+    return layout(l->ctx, (uint64_t)group_batch(batch, seq) * seq, NULL, &s);
 }
 
 static void bind(const struct zinf_llama *m, const struct zinf_call *c, struct scratch *s)
@@ -190,9 +198,8 @@ static int mlp_hidden(const struct zinf_llama *m, const struct zinf_call *c, con
     return rc;
 }
 
-int zinf_llama_layer_forward(const struct zinf_layer *l, const struct zinf_call *c)
+static int forward_group(const struct zinf_llama *m, const struct zinf_call *c)
 {
-    const struct zinf_llama *m = l->ctx;
     struct scratch s;
     int rc;
 
@@ -284,9 +291,8 @@ static int backward_inputs(const struct zinf_llama *m, const struct zinf_call *c
     return norm_backward(m, c, s, ZINF_LLAMA_NORM_IN);
 }
 
-int zinf_llama_layer_backward(const struct zinf_layer *l, const struct zinf_call *c)
+static int backward_group(const struct zinf_llama *m, const struct zinf_call *c)
 {
-    const struct zinf_llama *m = l->ctx;
     struct scratch s;
     float *dk, *dv;
     int rc;
@@ -311,4 +317,37 @@ int zinf_llama_layer_backward(const struct zinf_layer *l, const struct zinf_call
     if (!rc)
         rc = c->ops->cast(c->stream, c->dx, c->dtype, s.d, ZINF_F32, c->rows * m->hidden);
     return rc;
+}
+
+/* fn on every group of sequences; the first one keeps beta, the others add. */
+static int each_group(const struct zinf_llama *m, const struct zinf_call *c,
+                      int (*fn)(const struct zinf_llama *m, const struct zinf_call *c))
+{
+    size_t row_nbytes = m->hidden * zinf_dtype_nbytes(c->dtype);
+    uint32_t step = group_batch(c->batch, c->seq);
+    int rc = 0;
+
+    for (uint32_t first = 0; !rc && first < c->batch; first += step) {
+        size_t skip = (size_t)first * c->seq * row_nbytes;
+        struct zinf_call g = *c;
+
+        g.batch = (uint32_t)zinf_min_u64(step, c->batch - first);
+        g.rows = (uint64_t)g.batch * c->seq;
+        g.x = (const char *)c->x + skip;
+        g.y = c->y ? (char *)c->y + skip : NULL;
+        g.dx = c->dx ? (char *)c->dx + skip : NULL;
+        g.beta = first ? 1 : c->beta;
+        rc = fn(m, &g);
+    }
+    return rc;
+}
+
+int zinf_llama_layer_forward(const struct zinf_layer *l, const struct zinf_call *c)
+{
+    return each_group(l->ctx, c, forward_group);
+}
+
+int zinf_llama_layer_backward(const struct zinf_layer *l, const struct zinf_call *c)
+{
+    return each_group(l->ctx, c, backward_group);
 }
