@@ -117,6 +117,15 @@ struct zinf_trainer_opts {                  /* zero in a field = its default */
     const struct zinf_source *source;       /* a source of your own (borrowed until close) */
     const char *eval_data;                  /* NULL: the last 10 % of data is held out */
     uint32_t seq_len;                       /* default: min(1024, the model's maximum) */
+    /* Where the state comes from; at most one of the three, none = random. Borrowed until open returns. */
+    const char *const *resume_dirs;         /* run folders on the drives, as zinf_trainer_state_dir gave them: go on exactly */
+    uint32_t nr_resume_dirs;
+    const char *load_checkpoint;            /* a folder that save_every made: go on from there with any layout */
+    const char *init_from;                  /* Hugging Face folder: weights only, everything else starts new */
+    /* Named checkpoints, written while training goes on. */
+    const char *checkpoint_dir;             /* must exist; borrowed until close; NULL = none */
+    uint64_t save_every;                    /* applied updates between two; 0 = none */
+    uint32_t keep;                          /* the newest so many stay; 0 = all */
     bool serial;                            /* one operation at a time */
     const struct zinf_log *log;             /* borrowed until close; NULL = silent */
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);   /* start-up; may be NULL */
@@ -126,10 +135,11 @@ struct zinf_trainer_opts {                  /* zero in a field = its default */
 enum { ZINF_API_TIERS = 3, ZINF_API_LANES = 8 };   /* device, host, nvme; lanes in the order of swapper/schedule.h */
 struct zinf_step_lane { double busy_s, stall_s; uint64_t nbytes; };
 struct zinf_step {
-    uint64_t step, iteration;
+    uint64_t step, iteration;               /* updates applied, batches consumed: they differ by the skipped ones */
+    uint64_t durable_step;                  /* applied updates that a crash now would keep; 0 without durability */
     double   loss;                          /* mean over the step's trained tokens */
     double   grad_norm;                     /* before clipping */
-    bool     clipped;
+    bool     clipped, skipped;              /* skipped: the gradient was not finite; nothing was changed */
     double   lr;
     uint64_t tokens;                        /* trained tokens */
     double   seconds, tokens_per_s, tflops;
@@ -141,6 +151,8 @@ struct zinf_step {
 
 struct zinf_run_info {
     uint64_t nr_params;                     /* elements, padding not counted */
+    uint64_t first_step;                    /* updates applied before this trainer was opened: > 0 after resume or load */
+    double   flush_s;                       /* how long the last flush took; 0 = none yet */
     uint64_t steps_per_epoch;               /* whole batches in the training samples, at least 1 */
     uint64_t budget_nbytes[ZINF_API_TIERS]; /* nvme: free space at start */
     uint64_t use_nbytes[ZINF_API_TIERS];    /* the plan's ledger; nvme: files */
@@ -159,8 +171,15 @@ struct zinf_run_info {
  * written); else -errno of what failed. On failure *out is NULL. */
 int  zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer **out, struct zinf_status *st);
 /* One optimizer step: every micro-batch, exact clipping, the update (its last part runs at the start of the next step or in
- * the next flush). A gradient that is not finite stops the run: -EDOM names iteration and tensor. */
+ * the next flush). A gradient that is not finite skips the update with a line that names iteration, rank and first bad tensor;
+ * 50 in a row end the run with -EDOM. -ECANCELED after zinf_trainer_stop. */
 int  zinf_trainer_step(struct zinf_trainer *t, struct zinf_step *out, struct zinf_status *st);
+/* Gives up the step or evaluation that runs now; what is committed stays. Async-signal-safe; any thread. */
+void zinf_trainer_stop(struct zinf_trainer *t);
+/* Applies pending updates and, with durability, commits them: nothing is left to repeat. */
+int  zinf_trainer_flush(struct zinf_trainer *t, struct zinf_status *st);
+/* The i-th run folder on the drives, NULL past the end; for resume_dirs. */
+const char *zinf_trainer_state_dir(const struct zinf_trainer *t, uint32_t i);
 /* Mean loss over the targets of the evaluation split; pending updates are applied first. max_samples 0 = all. */
 int  zinf_trainer_evaluate(struct zinf_trainer *t, uint64_t max_samples, double *loss, uint64_t *tokens, struct zinf_status *st);
 /* Hugging Face folder: model.safetensors and, for a model that had one, config.json. dtype is the run's. dir must not exist or
@@ -169,7 +188,8 @@ int  zinf_trainer_export(struct zinf_trainer *t, const char *dir, struct zinf_st
 void zinf_trainer_info(struct zinf_trainer *t, struct zinf_run_info *out);
 /* One line per class of state: name, tier, bytes (the placement report). */
 void zinf_trainer_placement(struct zinf_trainer *t, void (*line)(void *ctx, const char *text), void *ctx);
-/* Applies pending updates when ok; NULL is fine. */
+/* Waits for a checkpoint that is being saved. What was committed stays on the drives when zinf.keep_state and durability are on;
+ * else the run folders are removed. NULL is fine. */
 void zinf_trainer_close(struct zinf_trainer *t);
 
 #ifdef __cplusplus

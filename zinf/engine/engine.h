@@ -3,6 +3,7 @@
  *   trainer.c    opens everything in order, runs steps, evaluation and the end
  *   partition.c  chain -> units            setup.c   budgets, plan, arenas, areas
  *   batch.c      samples -> micro-batches  init.c    first values of the state; export.c  the way back
+ *   commit.c     fingerprint, records, resume          save.c  named checkpoints while training goes on
  *   exec.c       lanes: which thread or stream runs an operation;  ops.c  what each operation computes
  *   verdict.c    the one record per iteration that decides the next update */
 #ifndef ZINF_ENGINE_ENGINE_H_
@@ -11,6 +12,7 @@
 #include "kernels/device.h"
 #include "kernels/update.h"
 #include "swapper/mover.h"
+#include "swapper/record.h"
 #include "swapper/rundir.h"
 #include "swapper/schedule.h"
 #include "swapper/store.h"
@@ -49,6 +51,17 @@ struct zinf_batch {
 };
 
 struct zinf_exec;                       /* exec.c */
+struct zinf_save;                       /* save.c */
+
+/* Where the first values come from: elements [first, first + n) of parameter param (a number in the partition). m and v hold
+ * zeros on entry. Called from pool workers. */
+struct zinf_state_source {
+    int (*read)(void *ctx, uint32_t param, uint64_t first, uint64_t n, float *master, float *m, float *v, struct zinf_status *st);
+    void *ctx;
+};
+
+/* What the last verdict left to do at the start of the next schedule. */
+enum zinf_owed { ZINF_OWED_NOTHING, ZINF_OWED_UPDATES, ZINF_OWED_SKIP };
 
 struct zinf_trainer {
     struct zinf_trainer_opts opts;
@@ -74,7 +87,7 @@ struct zinf_trainer {
     struct zinf_mover *mover;
     struct zinf_lane_impl lanes[ZINF_NR_LANES];
     struct zinf_exec *exec;
-    struct zinf_schedule *sched[ZINF_NR_SCHED_KINDS];
+    struct zinf_schedule *sched[ZINF_NR_SCHED_KINDS][4];    /* by flags; NULL = this run never needs it */
 
     /* device_fixed */
     void *work, *scratch;
@@ -86,8 +99,19 @@ struct zinf_trainer {
 
     struct zinf_verdict verdict;        /* V of the last iteration */
     struct zinf_update_scalars scalars; /* of the pending updates */
-    bool pending;                       /* updates of the last iteration have not run */
+    enum zinf_owed owed;
+    bool dirty;                         /* extents hold writes that no record names */
+    bool durable;                       /* commits are made: state is on drives and zinf.durability is not none */
+    bool resumed;                       /* the drives held the state at open */
+    bool in_flux;                       /* the run folders hold no record that a resume could use */
     bool broken;                        /* a step failed: nothing but close is legal */
+    bool stop;                          /* zinf_trainer_stop */
+    uint64_t durable_step, first_step, rerun_grain_elems;
+    double flush_s;
+    char fingerprint[1024];
+    struct zinf_record record;          /* resume: what the drives hold; freed when open is done */
+    struct zinf_save *save;             /* NULL = no checkpoints */
+    bool saving;                        /* updates write to the checkpoint too */
     uint32_t peak_slots[ZINF_NR_CLASSES];
     uint64_t budget_nbytes[3], base_rss_nbytes;
     size_t scratch_nbytes;
@@ -104,10 +128,29 @@ int zinf_setup_memory(struct zinf_trainer *t, struct zinf_status *st);
 int zinf_setup_store(struct zinf_trainer *t, struct zinf_status *st);
 
 /* init.c */
-int zinf_state_init(struct zinf_trainer *t, struct zinf_status *st);
+int zinf_state_init(struct zinf_trainer *t, const struct zinf_state_source *from, struct zinf_status *st);
 
 /* export.c */
 int zinf_state_export(struct zinf_trainer *t, const char *dir, struct zinf_status *st);
+
+/* commit.c */
+void zinf_fingerprint_make(struct zinf_trainer *t);
+/* Reads the record of opts.resume_dirs and takes their locks. */
+int  zinf_resume_record(struct zinf_trainer *t, struct zinf_status *st);
+/* First values from opts, or the copies of what the drives hold; record 0. */
+int  zinf_resume_state(struct zinf_trainer *t, struct zinf_status *st);
+/* JSON text of a checkpoint's "run" object; NULL = out of memory. */
+char *zinf_state_meta(const struct zinf_trainer *t, const struct zinf_verdict *v);
+/* Whether the schedule that applies iteration's update ends in a COMMIT. */
+bool zinf_commit_due(const struct zinf_trainer *t, uint64_t iteration);
+
+/* save.c: begin -> grain for every grain -> end; then a thread finishes. */
+int  zinf_save_open(struct zinf_trainer *t, struct zinf_save **out, struct zinf_status *st);
+int  zinf_save_begin(struct zinf_save *s, const struct zinf_verdict *v, struct zinf_status *st);
+int  zinf_save_grain(struct zinf_save *s, uint32_t grain, const struct zinf_update *u, struct zinf_status *st);
+int  zinf_save_end(struct zinf_save *s, struct zinf_status *st);
+int  zinf_save_wait(struct zinf_save *s, struct zinf_status *st);    /* for the one being finished; NULL is fine */
+void zinf_save_close(struct zinf_save *s);
 
 /* exec.c: fills t->lanes. */
 int  zinf_exec_open(struct zinf_trainer *t, struct zinf_exec **out, struct zinf_status *st);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "kernels/norm.h"
-#include "zinf/base/align.h"
+#include "zinf/base/crc32c.h"
 
 struct run {
     struct zinf_trainer *t;
@@ -36,6 +36,27 @@ static int copy(const struct run *r, enum zinf_copy_dir dir)
     return r->t->dev_ops->copy(r->s, at(r, wr(r, 0)), at(r, rd(r, 0)), r->op->nbytes, dir);
 }
 
+/* Weights that came from the drive into a slot are checked by the pass that hands them on. In a schedule that updates they are
+ * those it wrote. */
+static int check_weights(const struct run *r)
+{
+    struct zinf_trainer *t = r->t;
+    bool fresh = r->sched->kind == ZINF_SCHED_STEADY || r->sched->kind == ZINF_SCHED_FLUSH;
+    enum zinf_role role = fresh || r->sched->flags & ZINF_SCHED_DIRTY ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT;
+    uint32_t unit = r->op->unit;
+
+    if (!t->config.checksum || !t->plan->extents_weight || rd(r, 0)->loc.space != ZINF_AT_SLOT)
+        return 0;
+    for (uint32_t g = t->plan->unit_first_grain[unit]; g < t->plan->unit_first_grain[unit + 1]; g++) {
+        const void *p = zinf_store_addr(t->store, rd(r, 0)->loc, g);
+        uint32_t crc = zinf_crc32c(0, p, t->plan->grains[g].nr_elems * t->plan->spec.weight_nbytes);
+
+        if (crc != zinf_store_crc(t->store, g, role)[0])
+            return zinf_store_damaged(t->store, g, role, 0, crc, r->st);
+    }
+    return 0;
+}
+
 static int upload(const struct run *r)
 {
     struct zinf_trainer *t = r->t;
@@ -52,6 +73,11 @@ static int upload(const struct run *r)
     case ZINF_WHAT_INPUT:
         return t->dev_ops->cast(r->s, at(r, wr(r, 0)), dtype_of(r), b->input + r->op->micro * b->rows * t->chain->width,
                                 ZINF_F32, b->rows * t->chain->width);
+    case ZINF_WHAT_WEIGHTS: {
+        int rc = check_weights(r);
+
+        return rc ? rc : copy(r, ZINF_COPY_H2D);
+    }
     default:
         return copy(r, ZINF_COPY_H2D);
     }
@@ -152,31 +178,44 @@ static int add_rows(const struct run *r)
     return 0;
 }
 
+/* A skip: nothing of this iteration is applied; weights, moments and Adam's t stay. */
+static void skip(const struct run *r, const char *what, const char *tensor)
+{
+    struct zinf_verdict *v = &r->t->verdict;
+
+    v->skips_in_a_row++;
+    zinf_log(r->t->opts.log, ZINF_LOG_WARN, "iteration %llu is skipped: rank 0: %s%s%s", (unsigned long long)v->iteration, what,
+             tensor ? " of " : "", tensor ? tensor : "");
+}
+
 /* The end of the iteration: exact global norm in unit order, the clip factor, V(t). */
 static int norm(const struct run *r)
 {
     struct zinf_trainer *t = r->t;
     struct zinf_verdict *v = &t->verdict;
+    const char *tensor = NULL;
+    bool bad = false;
     double sum = 0;
 
     for (uint32_t u = 0; u < t->part.nr_units; u++) {
-        if (t->norms[u].nr_nonfinite) {
+        if (t->norms[u].nr_nonfinite && !bad) {
             const struct zinf_unit_param *p = zinf_partition_find(&t->part, u, t->norms[u].first_nonfinite);
 
-            return zinf_fail(r->st, -EDOM, "iteration %llu: the gradient of %s is not finite (%llu values in its unit); "
-                             "lower the learning rate or look at the data of this step",
-                             (unsigned long long)v->iteration, p ? p->param->name : "padding",
-                             (unsigned long long)t->norms[u].nr_nonfinite);
+            bad = true;
+            tensor = p ? p->param->name : "padding";
         }
         sum = zinf_norm_total(t->norms[u].chunk_sums, t->part.unit_elems[u] / ZINF_NORM_CHUNK, sum);
     }
-    if (!isfinite(sum))        /* every value is finite and their squares are not: as unusable as an infinite gradient */
-        return zinf_fail(r->st, -EDOM, "iteration %llu: the norm of the gradient is not finite; lower the learning rate",
-                         (unsigned long long)v->iteration);
     v->grad_norm = sqrt(sum);
-    v->clip = zinf_clip_factor(v->grad_norm, t->config.gradient_clipping);
     v->tokens = t->batch.trained;
     v->loss = t->batch.trained ? zinf_batch_loss(&t->batch) / (double)t->batch.trained : 0;
+    if (bad || !isfinite(sum)) {       /* finite values whose squares are not are as unusable as infinite ones */
+        v->clip = 1;
+        skip(r, bad ? "the gradient is not finite, first in a value" : "the norm of the gradient is not finite", tensor);
+        return 0;
+    }
+    v->clip = zinf_clip_factor(v->grad_norm, t->config.gradient_clipping);
+    v->skips_in_a_row = 0;
     v->applied++;
     return 0;
 }
@@ -205,6 +244,55 @@ static int explain_bad(const struct run *r, uint32_t bad, const struct zinf_upda
                      p ? p->param->name : "a tensor");
 }
 
+/* Which extent holds the grain's newest bytes before this schedule, and the place its update writes them to. */
+static enum zinf_role role_in(const struct run *r)
+{
+    return r->sched->flags & ZINF_SCHED_DIRTY ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT;
+}
+
+struct pieces {
+    const struct run *r;
+    const char *weights, *state;
+    uint32_t crc[ZINF_RECORD_PIECES];
+};
+
+static void piece_crc(void *ctx, uint64_t piece, uint32_t worker)
+{
+    struct pieces *p = ctx;
+    uint64_t offset, nbytes;
+    bool weights;
+
+    (void)worker;
+    if (zinf_store_piece(p->r->t->plan, p->r->op->grain, (uint32_t)piece, &offset, &nbytes, &weights) && (weights ? p->weights : p->state))
+        p->crc[piece] = zinf_crc32c(0, (weights ? p->weights : p->state) + offset, nbytes);
+}
+
+/* What was read from the drive is what was written there; weights with a home in RAM were not read. */
+static int check_pieces(const struct run *r, const char *weights, const char *state)
+{
+    struct pieces p = { r, r->t->plan->weight_host[r->op->unit] ? NULL : weights, state, { 0 } };
+    const uint32_t *want = zinf_store_crc(r->t->store, r->op->grain, role_in(r));
+
+    zinf_pool_for(r->t->pool, ZINF_RECORD_PIECES, piece_crc, &p);
+    for (uint32_t i = 0; i < ZINF_RECORD_PIECES; i++) {
+        uint64_t offset, nbytes;
+        bool is_weights;
+
+        if (zinf_store_piece(r->t->plan, r->op->grain, i, &offset, &nbytes, &is_weights) && (is_weights ? p.weights : p.state) &&
+            p.crc[i] != want[i])
+            return zinf_store_damaged(r->t->store, r->op->grain, role_in(r), i, p.crc[i], r->st);
+    }
+    return 0;
+}
+
+static void sign_pieces(const struct run *r, const char *weights, const char *state)
+{
+    struct pieces p = { r, weights, state, { 0 } };
+
+    zinf_pool_for(r->t->pool, ZINF_RECORD_PIECES, piece_crc, &p);
+    zinf_store_set_crc(r->t->store, r->op->grain, ZINF_ROLE_ALTERNATE, p.crc);
+}
+
 static int update(const struct run *r)
 {
     struct zinf_trainer *t = r->t;
@@ -213,11 +301,16 @@ static int update(const struct run *r)
     char *state = at(r, rd(r, 1)), *grad = at(r, rd(r, 0));
     struct zinf_update u = { .k = t->scalars, .weight_dtype = t->config.dtype, .n = g->nr_elems,
                              .grad_dtype = embed ? ZINF_F32 : t->config.grad_accum_dtype };
+    bool checked = t->config.checksum && t->plan->extents_state;
     uint32_t bad = 0;
     int rc = 0;
 
     u.grad = grad + g->first_elem * zinf_dtype_nbytes(u.grad_dtype);
     u.hi = at(r, rd(r, 2));
+    if (checked)
+        rc = check_pieces(r, u.hi, state);
+    if (rc)
+        return rc;
     if (split) {
         u.lo = (int16_t *)(void *)state;
         state += g->nr_elems * sizeof(int16_t);
@@ -230,7 +323,11 @@ static int update(const struct run *r)
         rc = t->dev_ops->update(r->s, &u, &bad);
     else
         zinf_update_pool(t->isa, t->pool, &u, &bad);
-    return bad ? explain_bad(r, bad, &u) : rc;
+    if (bad)
+        return explain_bad(r, bad, &u);
+    if (!rc && checked)
+        sign_pieces(r, u.hi, at(r, rd(r, 1)));
+    return rc || !t->saving ? rc : zinf_save_grain(t->save, r->op->grain, &u, r->st);
 }
 
 int zinf_op_run(struct zinf_trainer *t, const struct zinf_schedule *sched, uint32_t op, struct zinf_stream *s,
