@@ -26,7 +26,7 @@ static int probe_drives(struct zinf_store *s, struct zinf_drive *drives, struct 
             .dir = dir,
             .fs_id = sb.st_dev,
             .free_nbytes = info.free_nbytes,
-            .align_nbytes = s->opts.direct && info.direct && info.off_align > ZINF_EXTENT_ALIGN ? info.off_align : ZINF_EXTENT_ALIGN,
+            .align_nbytes = s->opts.direct && info.off_align > ZINF_EXTENT_ALIGN ? info.off_align : ZINF_EXTENT_ALIGN,
         };
         if (s->opts.direct && !info.direct)
             zinf_log(s->opts.log, ZINF_LOG_WARN, "%s: the page cache is used, %s", dir, info.why);

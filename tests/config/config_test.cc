@@ -188,14 +188,16 @@ const Refused kRefusedNotInThisVersion[] = {
     { T1 "\"amp\": {\"enabled\": true}}",
              "ds.json:1:32: amp: amp is not supported in this version: disable or remove it" },
     { T1 "\"compression_training\": {\"weight_quantization\": {\"shared_parameters\": {\"enabled\": true}}}}",
-             "ds.json:1:49: compression_training: compression during training is not supported in this version: disable or "
+             "ds.json:1:49: compression_training: compression during training is not supported in this version: "
+               "disable or "
              "remove it" },
     { T1 "\"optimizer\": {\"type\": \"lion\"}}",
              "ds.json:1:47: optimizer.type: Lion is not supported in this version: use AdamW, Adam or SGD" },
     { T1 "\"optimizer\": {\"type\": \"RAdam\"}}",
              "ds.json:1:47: optimizer.type: must be AdamW, Adam or SGD, not \"RAdam\"" },
     { T1 "\"optimizer\": {\"params\": {\"amsgrad\": true}}}",
-             "ds.json:1:61: optimizer.params.amsgrad: AMSGrad is not supported in this version: the only value is false" },
+             "ds.json:1:61: optimizer.params.amsgrad: AMSGrad is not supported in this version: the only value is "
+               "false" },
     { T1 "\"optimizer\": {\"params\": {\"momentum\": 0.9}}}",
              "ds.json:1:62: optimizer.params.momentum: SGD with momentum "
              "is not supported in this version: the only value is 0" },
@@ -236,10 +238,12 @@ const Refused kRefusedTogether[] = {
              "ds.json:1:22: train_batch_size: 3 is not a "
              "multiple of gradient_accumulation_steps 4 (x 1 rank): use 4" },
     { "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 4}",
-             "ds.json:1:22: train_batch_size: 16 is not train_micro_batch_size_per_gpu 3 x gradient_accumulation_steps 4 x 1 "
+             "ds.json:1:22: train_batch_size: 16 is not train_micro_batch_size_per_gpu 3 x "
+               "gradient_accumulation_steps 4 x 1 "
              "rank: use 12, or leave one of the three out" },
     { "{\"train_micro_batch_size_per_gpu\": 65536, \"gradient_accumulation_steps\": 65536}", "ds.json:1:36: "
-             "train_micro_batch_size_per_gpu: x gradient_accumulation_steps is 4294967296 samples per step: at most 4294967295" },
+             "train_micro_batch_size_per_gpu: x gradient_accumulation_steps is 4294967296 samples per step: at most "
+               "4294967295" },
     { T1 "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}", "ds.json:1:79: "
              "zero_optimization.offload_optimizer.device: cpu needs zero_optimization.stage 1, 2 or 3, not 0" },
     { T1 "\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/n\"}}}",
@@ -250,7 +254,8 @@ const Refused kRefusedTogether[] = {
              "ds.json:1:91: zero_optimization.offload_optimizer.device: nvme "
              "needs a folder on a drive: set zinf.nvme_paths (or nvme_path beside it)" },
     { Z3 "\"offload_optimizer\": {\"device\": \"nvme\"}}, \"zinf\": {\"nvme_paths\": []}}", "ds.json:1:91: "
-             "zero_optimization.offload_optimizer.device: nvme needs a folder on a drive: set zinf.nvme_paths (or nvme_path "
+             "zero_optimization.offload_optimizer.device: nvme needs a folder on a drive: set zinf.nvme_paths (or "
+               "nvme_path "
              "beside it)" },
     { Z3 "\"offload_optimizer\": {\"device\": \"nvme\"}}, \"zinf\": {\"nvme_paths\": [\"/a\", \"/a\"]}}",
              "ds.json:1:124: zinf.nvme_paths: /a is given twice" },
@@ -342,7 +347,8 @@ const Accepted kAcceptedValues[] = {
               { "zero_optimization.grad_hooks: no effect: it is about PyTorch modules",
                 "fp16.opt_level: no effect: only fp16 uses it, and fp16 is off" } },
     { Z3 "\"overlap_comm\": true, \"contiguous_gradients\": true, \"reduce_scatter\": false}}", {},
-              { "zero_optimization.overlap_comm, zero_optimization.reduce_scatter: no effect: one rank has nobody to exchange "
+              { "zero_optimization.overlap_comm, zero_optimization.reduce_scatter: no effect: one rank has nobody to "
+                "exchange "
                 "with", "zero_optimization.contiguous_gradients: no effect: a unit's gradient is always one buffer" } },
     { T1 "\"flops_profiler\": {\"enabled\": true, \"x\": 1}, \"wall_clock_breakdown\": false, \"wandb\": {\"enabled\": "
               "false}}", {}, { "flops_profiler: no effect: zinf train --log writes every step as a JSON line" } },
@@ -360,20 +366,25 @@ const Accepted kAcceptedOptimizer[] = {
                 "optimizer.params.torch_adam: no effect: there is one Adam, the same formula wherever it runs" } },
     { T1 "\"optimizer\": {\"type\": \"ADAMW\", \"params\": {\"adam_w_mode\": false}}}",
               { "optimizer.type = \"AdamW\"  # ds.json:1" },
-              { "optimizer.params.adam_w_mode: no effect: type AdamW is always decoupled; type Adam with false gives L2" } },
+              { "optimizer.params.adam_w_mode: no effect: type AdamW is always decoupled; type Adam with false gives "
+                "L2" } },
     { T1 "\"optimizer\": {\"type\": \"sgd\", \"params\": {\"betas\": [0.5, 0.5], \"momentum\": 0}}}",
-              { "optimizer.type = \"SGD\"  # ds.json:1" }, { "optimizer.params.betas: no effect: SGD does not use it" } }
+              { "optimizer.type = \"SGD\"  # ds.json:1" }, { "optimizer.params.betas: no effect: SGD does not use it"
+                } }
 };
 INSTANTIATE_TEST_SUITE_P(Optimizer, ConfigAccepted, ::testing::ValuesIn(kAcceptedOptimizer));
 
 const Accepted kAcceptedHomes[] = {
     { Z3 "\"offload_param\": {\"device\": \"nvme\"}}}",
               { "zero_optimization.offload_param.device = \"none\"  # auto" },
-              { "zero_optimization.offload_param.device: no effect: the weights are half of the optimizer's master and stay on "
+              { "zero_optimization.offload_param.device: no effect: the weights are half of the optimizer's master "
+                "and stay on "
                 "the device with it; zero_optimization.offload_optimizer.device moves both" } },
     { Z3 "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/a\"}, "
-              "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/b\"}}}", { "zinf.nvme_paths = [\"/a\",\"/b\"]  # auto" } },
-    { Z3 "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/a\"}},\n\"zinf\": {\"nvme_paths\": [\"/c\"]}}",
+              "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/b\"}}}", { "zinf.nvme_paths = "
+                "[\"/a\",\"/b\"]  # auto" } },
+    { Z3 "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/a\"}},\n\"zinf\": {\"nvme_paths\": "
+      "[\"/c\"]}}",
               { "zinf.nvme_paths = [\"/c\"]  # ds.json:2" },
               { "zero_optimization.offload_optimizer.nvme_path: no effect: zinf.nvme_paths wins" } },
     { Z3 "\"offload_optimizer\": {\"device\": \"CPU\", \"nvme_path\": \"/a\"}}, \"zinf\": {\"nvme_paths\": \"/c\"}}",
@@ -387,7 +398,8 @@ const Accepted kAcceptedSet[] = {
     { T1 "\"gradient_clipping\": \"bad\"}", { "gradient_clipping = 0.5  # --set" }, {},
               { "gradient_clipping=0.5" } },
     { "{}", { "train_batch_size = 8  # --set", "zero_optimization.stage = 3  # --set",
-                      "zero_optimization.offload_optimizer.device = \"nvme\"  # --set", "zinf.device_memory = 1073741824  # --set" },
+                      "zero_optimization.offload_optimizer.device = \"nvme\"  # --set", "zinf.device_memory = "
+                        "1073741824  # --set" },
               {}, { "train_batch_size=8", "zero_optimization.stage=3",
                     "zero_optimization.offload_optimizer.device=nvme",
                     "zinf.nvme_paths=[\"/a\"]", "zinf.device_memory=1GiB" } },
@@ -395,7 +407,8 @@ const Accepted kAcceptedSet[] = {
               { "optimizer.type = \"SGD\"  # ds.json:1", "optimizer.params.lr = 2  # --set" }, {},
               { "optimizer={\"params\": {\"lr\": 2}}" } },
     { T1 "\"optimizer\": {\"type\": \"sgd\", \"params\": {\"lr\": 1}}}",
-              { "optimizer.type = \"AdamW\"  # default", "optimizer.params.lr = 0.001  # default" }, {}, { "optimizer=null" } },
+              { "optimizer.type = \"AdamW\"  # default", "optimizer.params.lr = 0.001  # default" }, {}, {
+                "optimizer=null" } },
     { T1 "\"zinf\": {\"seed\": 5}}", { "zinf.seed = 7  # --set" }, {}, { "zinf.seed=6", "zinf.seed=7" } },
     { T1 "\"bf16\": {\"enabled\": true}}", { "bf16.enabled = false  # --set" }, {},
               { "bfloat16.enabled=false" } },
@@ -593,7 +606,8 @@ TEST(ConfigFuzz, DamagedConfigurationsAreReadOrRefused)
     std::mt19937 rng(99);
     static const char *const values[] = { "1", "0", "-1", "0.5", "5e8", "1e300", "true", "false", "null", "\"auto\"",
                                           "\"cpu\"",
-        "\"nvme\"", "\"\"", "\"24GiB\"", "[]", "{}", "[0.9, 0.99]", "[\"/a\"]", "{\"enabled\": true}", "{\"enabled\": false}",
+        "\"nvme\"", "\"\"", "\"24GiB\"", "[]", "{}", "[0.9, 0.99]", "[\"/a\"]", "{\"enabled\": true}", "{\"enabled\": "
+          "false}",
         "\"bf16\"", "\"AdamW\"", "3", "4096", "\"\xc3\xa9\"" };
     int good = 0, bad = 0;
 

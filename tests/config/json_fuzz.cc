@@ -1,6 +1,8 @@
 /* tests/config/json_fuzz.cc - the JSON reader and the configuration under libFuzzer.
  *
- *   bazel run --config=clang //tests/config:json_fuzz -- -max_total_time=600 CORPUS_DIR */
+ *   bazel run --config=clang --copt=-fsanitize=fuzzer-no-link,address --linkopt=-fsanitize=address \
+ *       //tests/config:json_fuzz -- -max_total_time=600 CORPUS_DIR
+ * (the flags let it see the branches of the libraries, too) */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -288,7 +288,8 @@ TEST(Mover, BuiltSchedulesRunUnderAnyTiming)
                 ThreadLanes lanes(3, ++seed, 8);
                 {
                     Mover mover(lanes.lanes, serial, nullptr, 0, nullptr, p);
-                    for (zinf_sched_kind kind : {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH, ZINF_SCHED_EVAL}) {
+                    for (zinf_sched_kind kind : {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH,
+                                                 ZINF_SCHED_EVAL}) {
                         zinf_schedule *s = nullptr;
                         ASSERT_EQ(zinf_schedule_build(p, kind, &s, &st), 0) << st.text;
                         lanes.Reset(s->nr_ops);
@@ -438,7 +439,11 @@ TEST(Mover, LineStoredBeforeACompletionFromAThreadIsFoundInPoll)
         });
         return 0;
     };
-    lanes.on_idle = [&](zinf_mover *, zinf_status *st) { return stored ? zinf_fail(st, -ERANGE, "tensor x is not finite"), 0 : 0; };
+    lanes.on_idle = [&](zinf_mover *, zinf_status *st) {
+        if (stored)
+            zinf_fail(st, -ERANGE, "tensor x is not finite");
+        return 0;
+    };
     EXPECT_EQ(mover.Run(hand.View()), -ERANGE);
     worker.join();
     EXPECT_EQ(mover.Text(), "tensor x is not finite");

@@ -653,7 +653,8 @@ TEST(Store, PlacesDoNotOverlapAndStayInsideTheBudget)
             auto [a, n] = places[i];
             total += n;
             EXPECT_EQ((uintptr_t)a % 4096, 0u);
-            EXPECT_TRUE((a >= rig.device && a + n <= rig.device + plan->use[0]) || (a >= rig.host && a + n <= rig.host + plan->use[1]));
+            EXPECT_TRUE((a >= rig.device && a + n <= rig.device + plan->use[0]) ||
+                        (a >= rig.host && a + n <= rig.host + plan->use[1]));
             if (i + 1 < places.size()) {
                 EXPECT_LE(a + n, places[i + 1].first);
             }
