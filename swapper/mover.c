@@ -38,6 +38,7 @@ struct zinf_mover {
     atomic_uint head;                /* of the stack: operation + 1; 0 = empty */
     atomic_uint misplaced;           /* an operation completed out of place, + 1 */
     atomic_uint nr_inside;           /* threads inside zinf_mover_complete */
+    atomic_bool cancelled;
     atomic_uchar *inflight;          /* per operation: issued and not yet completed */
     uint32_t *next;                  /* per operation: written before the push, read after the take */
     int *rc;                         /* likewise */
@@ -129,6 +130,12 @@ static void signal_mover(struct zinf_mover *m)
         n = write(m->event_fd, &one, sizeof(one));
     } while (n < 0 && errno == EINTR);
     /* EAGAIN: the counter is full, so the mover is about to wake anyway. */
+}
+
+void zinf_mover_cancel(struct zinf_mover *m)
+{
+    atomic_store(&m->cancelled, true);
+    signal_mover(m);
 }
 
 void zinf_mover_complete(struct zinf_mover *m, uint32_t op, int rc)
@@ -336,6 +343,9 @@ static bool collect(struct zinf_mover *m)
         op1 = list;
         list = rest;
     }
+    if (atomic_load(&m->cancelled))
+        zinf_fail(&m->fail, -ECANCELED, "stopped after %u of %u operations of the %s schedule", m->nr_done, m->s->nr_ops,
+                  zinf_sched_kind_name(m->s->kind));
     bool any = op1 != 0;
     for (uint64_t t = any ? now_ns(m) : 0; op1; op1 = m->next[op1 - 1])
         finish(m, op1 - 1, t);

@@ -54,6 +54,9 @@ int  zinf_mover_run(struct zinf_mover *m, const struct zinf_schedule *s, struct 
                     struct zinf_op_times *times, struct zinf_status *st);
 /* From any thread, once for every operation issued. Does not block and allocates nothing. */
 void zinf_mover_complete(struct zinf_mover *m, uint32_t op, int rc);
+/* The run that goes on, and every later one, ends with -ECANCELED once what is in flight is done; one that is done already is not
+ * touched. Async-signal-safe, from any thread. */
+void zinf_mover_cancel(struct zinf_mover *m);
 
 #ifdef __cplusplus
 }

@@ -40,15 +40,31 @@ size_t zinf_cpu_scratch_nbytes(void)
 
 enum zinf_isa zinf_cpu_device_isa(const struct zinf_device *dev) { return dev->env.kernels.isa; }
 
+static const char *describe(enum zinf_isa isa, enum zinf_cpu_gemm_kind kind, char *buf, size_t buf_nbytes)
+{
+    if (kind == ZINF_CPU_GEMM_OPENBLAS)
+        snprintf(buf, buf_nbytes, "cpu %s gemm=openblas(%s)", zinf_isa_name(isa), zinf_openblas_corename());
+    else
+        snprintf(buf, buf_nbytes, "cpu %s gemm=own", zinf_isa_name(isa));
+    return buf;
+}
+
 const char *zinf_cpu_device_describe(const struct zinf_device *dev, char *buf, size_t buf_nbytes)
 {
-    const char *isa = zinf_isa_name(dev->env.kernels.isa);
+    return describe(dev->env.kernels.isa, dev->env.kind, buf, buf_nbytes);
+}
 
-    if (dev->env.kind == ZINF_CPU_GEMM_OPENBLAS)
-        snprintf(buf, buf_nbytes, "cpu %s gemm=openblas(%s)", isa, zinf_openblas_corename());
-    else
-        snprintf(buf, buf_nbytes, "cpu %s gemm=own", isa);
-    return buf;
+int zinf_cpu_describe(char *buf, size_t buf_nbytes, struct zinf_status *st)
+{
+    enum zinf_cpu_gemm_kind kind;
+    enum zinf_isa isa;
+    int rc = zinf_isa_choose(&isa, st);
+
+    if (!rc)
+        rc = zinf_cpu_gemm_choose(&kind, st);
+    if (!rc)
+        describe(zinf_cpu_kernels_for(isa).isa, kind, buf, buf_nbytes);
+    return rc;
 }
 
 static int take_scratch(struct zinf_device *dev, const struct zinf_device_opts *opts, struct zinf_status *st)

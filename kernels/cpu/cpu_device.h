@@ -19,6 +19,8 @@ enum zinf_isa zinf_cpu_device_isa(const struct zinf_device *dev);
 /* One line for the fingerprint and for people, as "cpu avx2 gemm=openblas(Zen)". Which product is used: ZINF_GEMM
  * (own or openblas; open fails when it is not available), else OpenBLAS where it is linked in. */
 const char *zinf_cpu_device_describe(const struct zinf_device *dev, char *buf, size_t buf_nbytes);
+/* The same of the device that open would make now, without making it. Returns 0, or -EINVAL as open would. */
+int zinf_cpu_describe(char *buf, size_t buf_nbytes, struct zinf_status *st);
 
 #ifdef __cplusplus
 }

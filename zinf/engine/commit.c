@@ -13,12 +13,14 @@
 #include "zinf/config/json.h"
 
 /* "key=value" lines: everything that fixes a bit of the result besides the state itself. */
-void zinf_fingerprint_make(struct zinf_trainer *t)
+int zinf_fingerprint_make(struct zinf_trainer *t, struct zinf_status *st)
 {
     const struct zinf_config *c = &t->config;
     char device[64], cpu[96];
+    int rc = zinf_cpu_describe(device, sizeof(device), st);
 
-    zinf_cpu_device_describe(t->dev, device, sizeof(device));
+    if (rc)
+        return rc;
     snprintf(t->fingerprint, sizeof(t->fingerprint),
              "zinf=%s\ndevice=%s\nprocessor=%s\ndtype=%s\ngrad_accum_dtype=%s\nmicro_batch=%u\naccumulation=%u\nseq_len=%u\n"
              "world=1\noptimizer=%d\nlr=%.17g\nbeta1=%.17g\nbeta2=%.17g\neps=%.17g\nweight_decay=%.17g\nbias_correction=%d\n"
@@ -27,6 +29,7 @@ void zinf_fingerprint_make(struct zinf_trainer *t)
              zinf_dtype_name(c->grad_accum_dtype), t->batch.batch, t->batch.nr_micro, t->batch.seq, (int)t->optimizer.kind,
              c->optimizer.lr, c->optimizer.beta1, c->optimizer.beta2, c->optimizer.eps, c->optimizer.weight_decay,
              c->optimizer.bias_correction, c->gradient_clipping, (unsigned long long)c->seed);
+    return 0;
 }
 
 /* One line that names what differs between two fingerprints. */
@@ -191,7 +194,7 @@ int zinf_resume_state(struct zinf_trainer *t, struct zinf_status *st)
         zinf_verdict_encode(&t->verdict, payload);
         rc = zinf_store_commit(t->store, t->verdict.iteration, payload, st);
     }
-    t->in_flux = !t->durable;
+    t->committed = !rc && t->durable;
     t->durable_step = t->durable ? t->verdict.applied : 0;
     return rc;
 }

@@ -103,10 +103,9 @@ struct zinf_trainer {
     bool dirty;                         /* extents hold writes that no record names */
     bool durable;                       /* commits are made: state is on drives and zinf.durability is not none */
     bool resumed;                       /* the drives held the state at open */
-    bool in_flux;                       /* the run folders hold no record that a resume could use */
+    bool committed;                     /* the run folders hold a record */
     bool broken;                        /* a step failed: nothing but close is legal */
-    bool stop;                          /* zinf_trainer_stop */
-    uint64_t durable_step, first_step, rerun_grain_elems;
+    uint64_t durable_step, first_step;
     double flush_s;
     char fingerprint[1024];
     struct zinf_record record;          /* resume: what the drives hold; freed when open is done */
@@ -134,7 +133,7 @@ int zinf_state_init(struct zinf_trainer *t, const struct zinf_state_source *from
 int zinf_state_export(struct zinf_trainer *t, const char *dir, struct zinf_status *st);
 
 /* commit.c */
-void zinf_fingerprint_make(struct zinf_trainer *t);
+int  zinf_fingerprint_make(struct zinf_trainer *t, struct zinf_status *st);
 /* Reads the record of opts.resume_dirs and takes their locks. */
 int  zinf_resume_record(struct zinf_trainer *t, struct zinf_status *st);
 /* First values from opts, or the copies of what the drives hold; record 0. */

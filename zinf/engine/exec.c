@@ -132,6 +132,7 @@ static int open_streams(struct zinf_exec *e, struct zinf_status *st)
     if (e->t->plan->extents_weight || e->t->plan->extents_state) {
         e->t->lanes[ZINF_LANE_NVME_READ] = zinf_store_lane(e->t->store, ZINF_LANE_NVME_READ);
         e->t->lanes[ZINF_LANE_NVME_WRITE] = zinf_store_lane(e->t->store, ZINF_LANE_NVME_WRITE);
+        e->t->lanes[ZINF_LANE_SYNC] = zinf_store_lane(e->t->store, ZINF_LANE_SYNC);
     }
     return 0;
 }
@@ -146,9 +147,11 @@ int zinf_exec_open(struct zinf_trainer *t, struct zinf_exec **out, struct zinf_s
     if (!e)
         return zinf_fail(st, -ENOMEM, "out of memory");
     e->t = t;
-    for (int k = 0; k < ZINF_NR_SCHED_KINDS; k++) {
-        e->max_ops = t->sched[k]->nr_ops > e->max_ops ? t->sched[k]->nr_ops : e->max_ops;
-        max_deps = t->sched[k]->nr_deps > max_deps ? t->sched[k]->nr_deps : max_deps;
+    for (int k = 0; k < 4 * ZINF_NR_SCHED_KINDS; k++) {
+        const struct zinf_schedule *s = t->sched[k / 4][k % 4];
+
+        e->max_ops = s && s->nr_ops > e->max_ops ? s->nr_ops : e->max_ops;
+        max_deps = s && s->nr_deps > max_deps ? s->nr_deps : max_deps;
     }
     e->runs = calloc(e->max_ops, sizeof(*e->runs));
     e->events = calloc(e->max_ops, sizeof(*e->events));

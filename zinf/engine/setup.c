@@ -116,12 +116,12 @@ static int plan_with_grains(struct zinf_trainer *t, struct zinf_sched_spec *spec
     const struct zinf_sched_policy policy = { .window = 1, .use_spare_host = true };
     struct zinf_sched_rates rates = zinf_sched_default_rates;
     uint64_t grain = zinf_min_u64(GRAIN_LARGEST, zinf_max_u64(t->config.sub_group_size, ZINF_NORM_CHUNK)), biggest = ZINF_NORM_CHUNK;
-    bool fixed = t->config.block_elems != ZINF_AUTO_U64;
+    bool fixed = t->config.block_elems != ZINF_AUTO_U64 || t->resumed;
 
     rates.tokens_micro = t->batch.rows;
     for (uint32_t u = 0; u < spec->nr_units; u++)
         biggest = zinf_max_u64(biggest, spec->unit_elems[u]);
-    grain = fixed ? t->config.block_elems : zinf_min_u64(grain, biggest);
+    grain = t->resumed ? t->record.grain_elems : fixed ? t->config.block_elems : zinf_min_u64(grain, biggest);
     grain = zinf_max_u64(zinf_align_down(grain, ZINF_NORM_CHUNK), ZINF_NORM_CHUNK);
     for (;;) {
         struct zinf_status why = { 0 };
@@ -140,6 +140,41 @@ static int plan_with_grains(struct zinf_trainer *t, struct zinf_sched_spec *spec
     }
 }
 
+static bool wanted(const struct zinf_trainer *t, uint32_t flags)
+{
+    bool commits = flags & ZINF_SCHED_COMMITS, dirty = flags & ZINF_SCHED_DIRTY;
+
+    if (commits && !t->durable)
+        return false;
+    return !dirty || ((t->plan->extents_state || t->plan->extents_weight) && (!t->durable || t->config.durability_every > 1));
+}
+
+/* Every schedule this run can meet, built and proved before anything is written. */
+static int build_schedules(struct zinf_trainer *t, struct zinf_status *st)
+{
+    for (uint32_t flags = 0; flags < 4; flags++)
+        for (int k = 0; k < ZINF_NR_SCHED_KINDS && wanted(t, flags); k++) {
+            int rc = zinf_schedule_build(t->plan, (enum zinf_sched_kind)k, flags, &t->sched[k][flags], st);
+
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+static int check_schedules(struct zinf_trainer *t, struct zinf_status *st)
+{
+    struct zinf_schedule *(*s)[4] = t->sched;
+    const uint32_t c = t->durable ? ZINF_SCHED_COMMITS : 0, d = !t->durable && wanted(t, ZINF_SCHED_DIRTY) ? ZINF_SCHED_DIRTY : 0;
+    const struct zinf_schedule *chain[] = {
+        s[ZINF_SCHED_FIRST][0], s[ZINF_SCHED_STEADY][c], s[ZINF_SCHED_STEADY][c | d], s[ZINF_SCHED_SKIP][c | d],
+        s[ZINF_SCHED_STEADY][c | d], s[ZINF_SCHED_FLUSH][c | d], s[ZINF_SCHED_EVAL][d], s[ZINF_SCHED_FIRST][d],
+        s[ZINF_SCHED_FLUSH_SKIP][c | d],
+    };
+
+    return zinf_schedule_check(t->plan, chain, sizeof(chain) / sizeof(chain[0]), st);
+}
+
 int zinf_setup_plan(struct zinf_trainer *t, struct zinf_status *st)
 {
     struct zinf_sched_budget budget;
@@ -150,23 +185,14 @@ int zinf_setup_plan(struct zinf_trainer *t, struct zinf_status *st)
     resolve_budgets(t, &budget);
     fill_spec(t, &spec);
     rc = plan_with_grains(t, &spec, &budget, st);
-    for (int k = 0; k < ZINF_NR_SCHED_KINDS && !rc; k++)
-        rc = zinf_schedule_build(t->plan, (enum zinf_sched_kind)k, &t->sched[k], st);
-    if (!rc) {
-        const struct zinf_schedule *chain[] = {
-            t->sched[ZINF_SCHED_FIRST], t->sched[ZINF_SCHED_STEADY], t->sched[ZINF_SCHED_STEADY], t->sched[ZINF_SCHED_FLUSH],
-            t->sched[ZINF_SCHED_EVAL], t->sched[ZINF_SCHED_FIRST], t->sched[ZINF_SCHED_FLUSH],
-        };
-        rc = zinf_schedule_check(t->plan, chain, sizeof(chain) / sizeof(chain[0]), st);
-    }
-    return rc;
-}
-
-static bool never_a_record(const char *path, void *ctx)
-{
-    (void)path;
-    (void)ctx;
-    return false;
+    if (rc)
+        return rc;
+    t->durable = t->plan->extents_state && t->plan->extents_weight && t->config.durability_every;
+    if (t->resumed && !t->durable)
+        return zinf_fail(st, -EINVAL, "%s holds the state on NVMe: resume with offload_optimizer nvme and durability on, or "
+                         "from a checkpoint", t->opts.resume_dirs[0]);
+    rc = build_schedules(t, st);
+    return rc ? rc : check_schedules(t, st);
 }
 
 static int open_rundirs(struct zinf_trainer *t, struct zinf_status *st)
@@ -180,7 +206,7 @@ static int open_rundirs(struct zinf_trainer *t, struct zinf_status *st)
     for (uint32_t i = 0; i < t->config.nr_nvme_paths && !rc; i++) {
         uint64_t freed = 0;
 
-        rc = zinf_rundir_sweep(t->config.nvme_paths[i], never_a_record, NULL, &freed, t->opts.log, st);
+        rc = zinf_rundir_sweep(t->config.nvme_paths[i], zinf_store_has_record, NULL, &freed, t->opts.log, st);
         if (!rc)
             rc = zinf_rundir_create(t->config.nvme_paths[i], uuid, &t->rundirs[i], st);
         t->nr_rundirs += !rc;
@@ -213,6 +239,13 @@ static const struct zinf_io_ops *backend(const struct zinf_trainer *t)
     return strcmp(t->config.io_backend, "auto") ? zinf_io_ops_find(t->config.io_backend) : NULL;
 }
 
+static void file_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    const struct zinf_trainer *t = ctx;
+
+    t->opts.progress(t->opts.progress_ctx, "creating the files on the drives", done, total);
+}
+
 static int open_store(struct zinf_trainer *t, struct zinf_status *st)
 {
     const char *dirs[ZINF_MAX_NVME_PATHS] = { 0 };
@@ -222,13 +255,17 @@ static int open_store(struct zinf_trainer *t, struct zinf_status *st)
         .io = { .ops = backend(t), .depth = t->config.aio.queue_depth, .request_nbytes = t->config.aio.block_size,
                 .event_fd = zinf_mover_event_fd(t->mover), .backend_arg = t->hooks.io_arg, .log = t->opts.log },
         .direct = t->config.direct, .log = t->opts.log, .poison = t->hooks.poison,
+        .durable = t->durable, .power = t->config.sync_power, .world = 1, .fingerprint = t->fingerprint,
+        .payload_nbytes = ZINF_VERDICT_NBYTES, .checksum = t->config.checksum, .resume = t->resumed ? &t->record : NULL,
+        .progress = t->opts.progress ? file_progress : NULL, .progress_ctx = t,
     };
 
     if (extents) {
-        int rc = open_rundirs(t, st);
+        int rc = t->resumed ? 0 : open_rundirs(t, st);
 
         if (rc)
             return rc;
+        o.uuid = t->rundirs[0].uuid;
         for (uint32_t i = 0; i < t->nr_rundirs; i++)
             dirs[i] = t->rundirs[i].path;
         o.dirs = dirs;

@@ -9,6 +9,7 @@
 #include "zinf/base/cpu.h"
 
 #define DEFAULT_SEQ_LEN 1024u
+#define MAX_SKIPS 50u
 
 const char *zinf_version(void) { return ZINF_VERSION; }
 
@@ -79,8 +80,11 @@ static int open_mover(struct zinf_trainer *t, struct zinf_status *st)
 {
     struct zinf_mover_opts o = { .lanes = t->lanes, .plan = t->plan, .serial = t->opts.serial, .log = t->opts.log };
 
-    for (int k = 0; k < ZINF_NR_SCHED_KINDS; k++)
-        o.max_ops = t->sched[k]->nr_ops > o.max_ops ? t->sched[k]->nr_ops : o.max_ops;
+    for (int k = 0; k < 4 * ZINF_NR_SCHED_KINDS; k++) {
+        const struct zinf_schedule *s = t->sched[k / 4][k % 4];
+
+        o.max_ops = s && s->nr_ops > o.max_ops ? s->nr_ops : o.max_ops;
+    }
     return zinf_mover_open(&o, &t->mover, st);
 }
 
@@ -100,6 +104,11 @@ static int open_all(struct zinf_trainer *t, struct zinf_status *st)
     if (rc)
         return rc;
     choose_optimizer(t);
+    rc = zinf_fingerprint_make(t, st);
+    if (!rc && o->nr_resume_dirs)
+        rc = zinf_resume_record(t, st);
+    if (rc)
+        return rc;
     t->dev_ops = &zinf_cpu_device_ops;
     t->threads = t->config.threads == ZINF_AUTO_U64 ? zinf_cpu_count() : (uint32_t)t->config.threads;
     rc = zinf_setup_plan(t, st);
@@ -114,7 +123,9 @@ static int open_all(struct zinf_trainer *t, struct zinf_status *st)
     if (!rc)
         rc = zinf_exec_open(t, &t->exec, st);
     if (!rc)
-        rc = zinf_state_init(t, st);
+        rc = zinf_resume_state(t, st);
+    if (!rc && o->save_every && o->checkpoint_dir)
+        rc = zinf_save_open(t, &t->save, st);
     return rc;
 }
 
@@ -146,10 +157,17 @@ int zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer 
     return zinf_trainer_open_hooked(opts, NULL, out, st);
 }
 
+/* A folder with a record is a checkpoint; one without is of no use to anybody. */
+static bool keeps_state(const struct zinf_trainer *t)
+{
+    return t->resumed || (t->durable && t->committed && t->config.keep_state);
+}
+
 void zinf_trainer_close(struct zinf_trainer *t)
 {
     if (!t)
         return;
+    zinf_save_close(t->save);
     zinf_exec_close(t->exec);
     if (t->dev)
         t->dev_ops->close(t->dev);
@@ -158,15 +176,16 @@ void zinf_trainer_close(struct zinf_trainer *t)
     for (uint32_t i = 0; i < t->nr_rundirs; i++) {
         struct zinf_status st = { 0 };
 
-        if (zinf_rundir_close(&t->rundirs[i], true, &st))
+        if (zinf_rundir_close(&t->rundirs[i], !keeps_state(t), &st))
             zinf_log(t->opts.log, ZINF_LOG_WARN, "%s", st.text);
     }
     free(t->rundirs);
     zinf_unmap(&t->arena[0]);
     zinf_unmap(&t->arena[1]);
     zinf_pool_close(t->pool);
-    for (int k = 0; k < ZINF_NR_SCHED_KINDS; k++)
-        zinf_schedule_free(t->sched[k]);
+    for (int k = 0; k < 4 * ZINF_NR_SCHED_KINDS; k++)
+        zinf_schedule_free(t->sched[k / 4][k % 4]);
+    zinf_record_free(&t->record);
     zinf_plan_free(t->plan);
     zinf_partition_free(&t->part);
     zinf_text_close(t->text);
@@ -179,9 +198,12 @@ void zinf_trainer_close(struct zinf_trainer *t)
 
 /* ---- running ---- */
 
-static int run(struct zinf_trainer *t, enum zinf_sched_kind kind, struct zinf_mover_stats *stats, struct zinf_status *st)
+/* Runs kind in the variant that commits or not, and keeps the books of what the extents hold. */
+static int run(struct zinf_trainer *t, enum zinf_sched_kind kind, bool commit, struct zinf_mover_stats *stats,
+               struct zinf_status *st)
 {
-    const struct zinf_schedule *s = t->sched[kind];
+    uint32_t flags = (commit ? ZINF_SCHED_COMMITS : 0) | (t->dirty ? ZINF_SCHED_DIRTY : 0);
+    const struct zinf_schedule *s = t->sched[kind][flags];
     struct zinf_mover_stats local;
     int rc;
 
@@ -194,6 +216,10 @@ static int run(struct zinf_trainer *t, enum zinf_sched_kind kind, struct zinf_mo
         return rc;
     }
     zinf_store_seam(t->store, s);
+    if (commit)
+        t->dirty = false;
+    else if ((kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH) && (t->plan->extents_state || t->plan->extents_weight))
+        t->dirty = true;
     for (int c = 0; c < ZINF_NR_CLASSES; c++)
         t->peak_slots[c] = stats->peak_slots[c] > t->peak_slots[c] ? stats->peak_slots[c] : t->peak_slots[c];
     return 0;
@@ -204,12 +230,80 @@ static int usable(const struct zinf_trainer *t, struct zinf_status *st)
     return t->broken ? zinf_fail(st, -EIO, "the run has failed before and cannot go on") : 0;
 }
 
+/* The record of the last verdict, for a schedule that ends what it owes; and its checkpoint, when it is due. */
+static int settle(struct zinf_trainer *t, bool *commit, bool always, struct zinf_status *st)
+{
+    const struct zinf_verdict *v = &t->verdict;
+    unsigned char payload[ZINF_VERDICT_NBYTES];
+    int rc = 0;
+
+    *commit = t->owed != ZINF_OWED_NOTHING && t->durable && (always || zinf_commit_due(t, v->iteration));
+    if (*commit) {
+        zinf_verdict_encode(v, payload);
+        rc = zinf_store_next_record(t->store, v->iteration, payload, st);
+    }
+    if (!rc && t->save && t->owed == ZINF_OWED_UPDATES && v->applied % t->opts.save_every == 0) {
+        rc = zinf_save_begin(t->save, v, st);
+        t->saving = !rc;
+    }
+    return rc;
+}
+
+static int settled(struct zinf_trainer *t, bool commit, uint64_t applied, struct zinf_status *st)
+{
+    if (commit)
+        t->durable_step = applied;
+    if (!t->saving)
+        return 0;
+    t->saving = false;
+    return zinf_save_end(t->save, st);
+}
+
 static int flush(struct zinf_trainer *t, struct zinf_status *st)
 {
-    int rc = t->pending ? run(t, ZINF_SCHED_FLUSH, NULL, st) : 0;
+    struct zinf_mover_stats stats = { 0 };
+    unsigned char payload[ZINF_VERDICT_NBYTES];
+    bool commit;
+    int rc;
 
-    t->pending = t->pending && rc;
-    return rc;
+    if (t->owed == ZINF_OWED_NOTHING && !(t->dirty && t->durable))
+        return 0;
+    if (t->owed == ZINF_OWED_NOTHING) {
+        zinf_verdict_encode(&t->verdict, payload);
+        rc = zinf_store_commit(t->store, t->verdict.iteration, payload, st);
+        t->dirty = t->dirty && rc;
+        return rc;
+    }
+    rc = settle(t, &commit, true, st);
+    if (!rc)
+        rc = run(t, t->owed == ZINF_OWED_UPDATES ? ZINF_SCHED_FLUSH : ZINF_SCHED_FLUSH_SKIP, commit, &stats, st);
+    if (rc)
+        return rc;
+    t->owed = ZINF_OWED_NOTHING;
+    t->flush_s = (double)stats.wall_ns * 1e-9;
+    return settled(t, commit, t->verdict.applied, st);
+}
+
+int zinf_trainer_flush(struct zinf_trainer *t, struct zinf_status *st)
+{
+    struct zinf_status mine = { 0 };
+    int rc;
+
+    st = st ? st : &mine;
+    rc = usable(t, st);
+    if (!rc)
+        rc = flush(t, st);
+    return rc ? rc : zinf_save_wait(t->save, st);
+}
+
+void zinf_trainer_stop(struct zinf_trainer *t)
+{
+    zinf_mover_cancel(t->mover);
+}
+
+const char *zinf_trainer_state_dir(const struct zinf_trainer *t, uint32_t i)
+{
+    return i < t->nr_rundirs ? t->rundirs[i].path : NULL;
 }
 
 static void fill_lanes(const struct zinf_mover_stats *m, struct zinf_step *out)
@@ -239,6 +333,8 @@ static void fill_step(const struct zinf_trainer *t, const struct zinf_mover_stat
     out->loss = v->loss;
     out->grad_norm = v->grad_norm;
     out->clipped = v->clip < 1;
+    out->skipped = v->skips_in_a_row > 0;
+    out->durable_step = t->durable_step;
     out->lr = v->lr;
     out->tokens = v->tokens;
     if (out->seconds > 0) {
@@ -255,7 +351,10 @@ int zinf_trainer_step(struct zinf_trainer *t, struct zinf_step *out, struct zinf
     struct zinf_status mine = { 0 };
     struct zinf_mover_stats stats = { 0 };
     struct zinf_verdict *v = &t->verdict;
+    uint64_t before = v->applied;
+    enum zinf_sched_kind kind;
     struct zinf_step local;
+    bool commit;
     int rc;
 
     st = st ? st : &mine;
@@ -265,23 +364,35 @@ int zinf_trainer_step(struct zinf_trainer *t, struct zinf_step *out, struct zinf
         rc = zinf_batch_fill(t, ZINF_TRAIN, v->next_sample, UINT64_MAX, st);
     if (rc)
         return rc;
+    if (!t->batch.trained) {                /* nothing to learn from: what is pending stays pending */
+        v->iteration++;
+        v->next_sample += (uint64_t)t->batch.nr_micro * t->batch.batch;
+        v->tokens = 0;
+        zinf_log(t->opts.log, ZINF_LOG_WARN, "iteration %llu is skipped: it has no trained token",
+                 (unsigned long long)v->iteration);
+        fill_step(t, &stats, out);
+        out->skipped = true;
+        return 0;
+    }
+    rc = settle(t, &commit, false, st);
+    if (rc)
+        return rc;
+    kind = t->owed == ZINF_OWED_UPDATES ? ZINF_SCHED_STEADY : t->owed == ZINF_OWED_SKIP ? ZINF_SCHED_SKIP : ZINF_SCHED_FIRST;
     v->iteration++;
     v->next_sample += (uint64_t)t->batch.nr_micro * t->batch.batch;
     v->lr = t->config.optimizer.lr;
-    if (!t->batch.trained) {                /* nothing to learn from: no update, weights and moments untouched */
-        zinf_log(t->opts.log, ZINF_LOG_WARN, "iteration %llu has no trained token and is skipped",
-                 (unsigned long long)v->iteration);
-        v->loss = v->grad_norm = 0;
-        v->clip = 1;
-        v->tokens = 0;
-        fill_step(t, &stats, out);
-        return 0;
-    }
-    rc = run(t, t->pending ? ZINF_SCHED_STEADY : ZINF_SCHED_FIRST, &stats, st);
+    rc = run(t, kind, commit, &stats, st);
+    if (!rc)
+        rc = settled(t, commit, before, st);
     if (rc)
         return rc;
-    t->pending = true;
+    t->owed = v->skips_in_a_row ? ZINF_OWED_SKIP : ZINF_OWED_UPDATES;
     zinf_update_scalars_set(&t->scalars, &t->optimizer, v->applied, v->lr, v->clip);
+    if (v->skips_in_a_row >= MAX_SKIPS) {
+        t->broken = true;
+        return zinf_fail(st, -EDOM, "%u iterations in a row were skipped; the last had a gradient that is not finite: lower the "
+                         "learning rate or look at the data", MAX_SKIPS);
+    }
     if (!t->base_rss_nbytes) {
         uint64_t rss = zinf_rss_nbytes(), arenas = t->arena[0].nbytes + t->arena[1].nbytes;
 
@@ -309,7 +420,7 @@ int zinf_trainer_evaluate(struct zinf_trainer *t, uint64_t max_samples, double *
     for (uint64_t i = 0; i < n && !rc; i += per_run) {
         rc = zinf_batch_fill(t, ZINF_EVAL, i, n, st);
         if (!rc)
-            rc = run(t, ZINF_SCHED_EVAL, NULL, st);
+            rc = run(t, ZINF_SCHED_EVAL, false, NULL, st);
         if (!rc) {
             sum += zinf_batch_loss(&t->batch);
             counted += t->batch.trained;
@@ -354,6 +465,8 @@ void zinf_trainer_info(struct zinf_trainer *t, struct zinf_run_info *out)
     memset(out, 0, sizeof(*out));
     zinf_store_info(t->store, &info);
     out->nr_params = t->part.nr_elems;
+    out->first_step = t->first_step;
+    out->flush_s = t->flush_s;
     out->steps_per_epoch = t->source->nr_samples(t->source->ctx, ZINF_TRAIN) / ((uint64_t)t->batch.nr_micro * t->batch.batch);
     out->steps_per_epoch += !out->steps_per_epoch;
     for (int tier = 0; tier < 2; tier++) {
