@@ -75,12 +75,9 @@ static int deal(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint
     return 0;
 }
 
-int zinf_extents_make(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint32_t nr_drives,
-                      struct zinf_extent *extents, struct zinf_status *st)
+void zinf_extents_place(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint32_t nr_drives,
+                        struct zinf_extent *extents)
 {
-    int rc = deal(p, drives, nr_drives, extents, st);
-    if (rc)
-        return rc;
     for (uint32_t d = 0; d < nr_drives; d++) {
         uint64_t at = 0;
         for (uint32_t u = 0; u < p->spec.nr_units; u++) {
@@ -94,6 +91,15 @@ int zinf_extents_make(const struct zinf_sched_plan *p, struct zinf_drive *drives
                 }
             }
         }
+        drives[d].nbytes = at;
     }
-    return 0;
+}
+
+int zinf_extents_make(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint32_t nr_drives,
+                      struct zinf_extent *extents, struct zinf_status *st)
+{
+    int rc = deal(p, drives, nr_drives, extents, st);
+    if (!rc)
+        zinf_extents_place(p, drives, nr_drives, extents);
+    return rc;
 }

@@ -35,6 +35,10 @@ struct zinf_extent {         /* of one grain */
 int zinf_extents_make(const struct zinf_sched_plan *plan, struct zinf_drive *drives, uint32_t nr_drives,
                       struct zinf_extent *extents, struct zinf_status *st);
 
+/* The same files for a deal that was made before: extents[g].drive is given, everything else is filled in. */
+void zinf_extents_place(const struct zinf_sched_plan *plan, struct zinf_drive *drives, uint32_t nr_drives,
+                        struct zinf_extent *extents);
+
 #ifdef __cplusplus
 }
 #endif

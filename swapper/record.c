@@ -45,14 +45,15 @@ static uint32_t get32(const unsigned char *p)
 static uint64_t get64(const unsigned char *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
 
 /* Where the parts after the header begin, and where the record ends. */
-struct parts { uint64_t units, drives, current, crcs, payload, fingerprint, crc, end; };
+struct parts { uint64_t units, aligns, drives, current, crcs, payload, fingerprint, crc, end; };
 
-static struct parts parts_of(uint64_t units, uint64_t grains, uint64_t payload, uint64_t fingerprint)
+static struct parts parts_of(uint64_t nr_drives, uint64_t units, uint64_t grains, uint64_t payload, uint64_t fingerprint)
 {
     struct parts p;
 
     p.units = HEADER;
-    p.drives = p.units + 8 * units;
+    p.aligns = p.units + 8 * units;
+    p.drives = p.aligns + 4 * nr_drives;
     p.current = p.drives + grains;
     p.crcs = zinf_align_up(p.current + grains, 4);
     p.payload = p.crcs + 4 * ZINF_RECORD_PIECES * grains;
@@ -62,20 +63,22 @@ static struct parts parts_of(uint64_t units, uint64_t grains, uint64_t payload, 
     return p;
 }
 
-int zinf_record_init(struct zinf_record *r, uint32_t nr_units, uint32_t nr_grains, uint32_t payload_nbytes,
+int zinf_record_init(struct zinf_record *r, uint32_t nr_drives, uint32_t nr_units, uint32_t nr_grains, uint32_t payload_nbytes,
                      const char *fingerprint, struct zinf_status *st)
 {
     memset(r, 0, sizeof(*r));
+    r->nr_drives = nr_drives;
     r->nr_units = nr_units;
     r->nr_grains = nr_grains;
     r->payload_nbytes = payload_nbytes;
     r->unit_elems = calloc((size_t)nr_units + 1, sizeof(*r->unit_elems));
+    r->drive_align = calloc((size_t)nr_drives + 1, sizeof(*r->drive_align));
     r->drive = calloc((size_t)nr_grains + 1, 1);
     r->current = calloc((size_t)nr_grains + 1, 1);
     r->crc = calloc(((size_t)nr_grains + 1) * ZINF_RECORD_PIECES, sizeof(*r->crc));
     r->payload = calloc((size_t)payload_nbytes + 1, 1);
     r->fingerprint = strdup(fingerprint);
-    if (!r->unit_elems || !r->drive || !r->current || !r->crc || !r->payload || !r->fingerprint) {
+    if (!r->unit_elems || !r->drive_align || !r->drive || !r->current || !r->crc || !r->payload || !r->fingerprint) {
         zinf_record_free(r);
         return zinf_fail(st, -ENOMEM, "out of memory for a record of %u grains", nr_grains);
     }
@@ -85,6 +88,7 @@ int zinf_record_init(struct zinf_record *r, uint32_t nr_units, uint32_t nr_grain
 void zinf_record_free(struct zinf_record *r)
 {
     free(r->unit_elems);
+    free(r->drive_align);
     free(r->drive);
     free(r->current);
     free(r->crc);
@@ -95,14 +99,14 @@ void zinf_record_free(struct zinf_record *r)
 
 uint64_t zinf_record_nbytes(const struct zinf_record *r)
 {
-    return parts_of(r->nr_units, r->nr_grains, r->payload_nbytes, strlen(r->fingerprint)).end;
+    return parts_of(r->nr_drives, r->nr_units, r->nr_grains, r->payload_nbytes, strlen(r->fingerprint)).end;
 }
 
 void zinf_record_encode(const struct zinf_record *r, void *buf)
 {
     unsigned char *b = buf;
     uint32_t name = (uint32_t)strlen(r->fingerprint);
-    struct parts p = parts_of(r->nr_units, r->nr_grains, r->payload_nbytes, name);
+    struct parts p = parts_of(r->nr_drives, r->nr_units, r->nr_grains, r->payload_nbytes, name);
 
     memcpy(b, magic, sizeof(magic));
     put32(b + 8, (uint32_t)p.end);
@@ -115,12 +119,14 @@ void zinf_record_encode(const struct zinf_record *r, void *buf)
     put32(b + 72, r->nr_grains);
     put32(b + 76, r->weight_nbytes);
     put32(b + 80, r->state_nbytes);
-    put32(b + 84, (r->extents_weight ? 1u : 0u) | (r->extents_state ? 2u : 0u));
+    put32(b + 84, (r->extents_weight ? 1u : 0u) | (r->extents_state ? 2u : 0u) | (r->has_crc ? 4u : 0u));
     put64(b + 88, r->grain_elems);
     put32(b + 96, r->payload_nbytes);
     put32(b + 100, name);
     for (uint32_t i = 0; i < r->nr_units; i++)
         put64(b + p.units + 8 * i, r->unit_elems[i]);
+    for (uint32_t i = 0; i < r->nr_drives; i++)
+        put32(b + p.aligns + 4 * i, r->drive_align[i]);
     memcpy(b + p.drives, r->drive, r->nr_grains);
     memcpy(b + p.current, r->current, r->nr_grains);
     memset(b + p.current + r->nr_grains, 0, p.crcs - p.current - r->nr_grains);
@@ -138,14 +144,14 @@ static bool valid(const unsigned char *b, uint64_t slot_nbytes, struct parts *p)
 
     if (memcmp(b, magic, sizeof(magic)) || used < HEADER + 4 || used > slot_nbytes)
         return false;
-    *p = parts_of(get32(b + 68), get32(b + 72), get32(b + 96), get32(b + 100));
+    *p = parts_of(get32(b + 20), get32(b + 68), get32(b + 72), get32(b + 96), get32(b + 100));
     return p->end == used && zinf_crc32c(0, b, p->crc) == get32(b + p->crc);
 }
 
 static int decode(const unsigned char *b, const struct parts *p, struct zinf_record *r, struct zinf_status *st)
 {
     char *name = strndup((const char *)b + p->fingerprint, get32(b + 100));
-    int rc = name ? zinf_record_init(r, get32(b + 68), get32(b + 72), get32(b + 96), name, st)
+    int rc = name ? zinf_record_init(r, get32(b + 20), get32(b + 68), get32(b + 72), get32(b + 96), name, st)
                   : zinf_fail(st, -ENOMEM, "out of memory");
 
     free(name);
@@ -153,16 +159,18 @@ static int decode(const unsigned char *b, const struct parts *p, struct zinf_rec
         return rc;
     r->rank = get32(b + 12);
     r->world = get32(b + 16);
-    r->nr_drives = get32(b + 20);
     r->generation = get64(b + 24);
     memcpy(r->uuid, b + 32, 36);
     r->weight_nbytes = get32(b + 76);
     r->state_nbytes = get32(b + 80);
     r->extents_weight = get32(b + 84) & 1;
     r->extents_state = get32(b + 84) & 2;
+    r->has_crc = get32(b + 84) & 4;
     r->grain_elems = get64(b + 88);
     for (uint32_t i = 0; i < r->nr_units; i++)
         r->unit_elems[i] = get64(b + p->units + 8 * i);
+    for (uint32_t i = 0; i < r->nr_drives; i++)
+        r->drive_align[i] = get32(b + p->aligns + 4 * i);
     memcpy(r->drive, b + p->drives, r->nr_grains);
     memcpy(r->current, b + p->current, r->nr_grains);
     for (uint64_t i = 0; i < (uint64_t)r->nr_grains * ZINF_RECORD_PIECES; i++)
@@ -252,6 +260,8 @@ int zinf_record_create(const char *dir, uint32_t rank, uint64_t slot_nbytes, str
         rc = zinf_fail(st, -errno, "syncing %s: %s", f.path, strerror(errno));
     if (!rc)
         rc = sync_folder(dir, st);
+    if (rc)
+        unlink(f.path);
     close_file(&f);
     return rc;
 }
@@ -283,6 +293,7 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
             continue;
         zinf_record_free(out);
         rc = decode(f->buf, &p, out, st);
+        out->slot = (uint32_t)i;
         found += !rc;
     }
     if (!rc && !found)

@@ -82,7 +82,8 @@ static void write_owner(int lock_fd)
         close(fd);
     }
     int n = snprintf(text, sizeof(text), "%ld %s %s\n", (long)getpid(), host, boot);
-    if (pwrite(lock_fd, text, (size_t)n, 0) != n && ftruncate(lock_fd, 0) < 0)
+    /* The folder may have had an owner with more to say. */
+    if (ftruncate(lock_fd, 0) < 0 || pwrite(lock_fd, text, (size_t)n, 0) == n || ftruncate(lock_fd, 0) < 0)
         return;
 }
 
@@ -359,6 +360,78 @@ int zinf_rundir_sweep(const char *dir, bool (*has_record)(const char *path, void
     if (freed_nbytes)
         *freed_nbytes += w.freed_nbytes;
     return 0;
+}
+
+/* "pid 17 on host" from the lock file of a folder that is in use. */
+static void name_owner(int lock_fd, char *out, size_t nbytes)
+{
+    char text[160], host[65];
+    long pid;
+    ssize_t n = pread(lock_fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    if (sscanf(text, "%ld %64s", &pid, host) == 2)
+        snprintf(out, nbytes, "process %ld on %s", pid, host);
+    else
+        snprintf(out, nbytes, "another process");
+}
+
+/* Locks the folder below dir_fd; *lock_fd is open on success and when the lock is held (-EAGAIN). -ESTALE: it has just been
+ * deleted. */
+static int adopt_in(int dir_fd, const char *name, int *lock_fd)
+{
+    struct stat sb, at;
+    int folder = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return -errno;
+    *lock_fd = openat(folder, LOCK_NAME, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int rc = *lock_fd < 0 ? (errno == ENOENT ? -EINVAL : -errno) : 0;
+    if (!rc && (fstat(*lock_fd, &sb) < 0 || !S_ISREG(sb.st_mode)))
+        rc = -EINVAL;
+    if (!rc)
+        rc = set_lock(*lock_fd);
+    /* Locked, but maybe only after its last owner deleted it. */
+    if (!rc && (fstatat(folder, LOCK_NAME, &at, AT_SYMLINK_NOFOLLOW) < 0 || sb.st_ino != at.st_ino || sb.st_dev != at.st_dev))
+        rc = -ESTALE;
+    close(folder);
+    return rc;
+}
+
+int zinf_rundir_adopt(const char *path, struct zinf_rundir *out, struct zinf_status *st)
+{
+    char real[PATH_MAX], owner[128], *slash;
+    *out = (struct zinf_rundir){ .lock_fd = -1 };
+    if (!realpath(path, real))
+        return zinf_fail(st, -errno, "%s: %s", path, strerror(errno));
+    slash = strrchr(real, '/');
+    if (!is_run_name(slash + 1))
+        return zinf_fail(st, -EINVAL, "%s is not the folder of a run (zinf-<uuid>)", path);
+    int n = snprintf(out->path, sizeof(out->path), "%s", real);
+    if (n < 0 || (size_t)n >= sizeof(out->path))
+        return zinf_fail(st, -ENAMETOOLONG, "%s: the path is too long", path);
+    memcpy(out->uuid, strchr(slash, '-') + 1, sizeof(out->uuid));
+    const char *name = slash + 1;
+    *slash = 0;
+    int dir_fd = open(slash == real ? "/" : real, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+    if (dir_fd < 0)
+        return zinf_fail(st, -errno, "%s: %s", real, strerror(errno));
+    int rc = adopt_in(dir_fd, name, &fd);
+    close(dir_fd);
+    if (!rc) {
+        write_owner(fd);
+        out->lock_fd = fd;
+        return 0;
+    }
+    if (rc == -EAGAIN) {
+        name_owner(fd, owner, sizeof(owner));
+        rc = zinf_fail(st, -EBUSY, "%s is in use by %s: stop it first", out->path, owner);
+    } else if (rc == -EINVAL) {
+        zinf_fail(st, rc, "%s has no lock file: it is not the folder of a run", out->path);
+    } else {
+        zinf_fail(st, rc, "%s: its lock: %s", out->path, strerror(-rc));
+    }
+    if (fd >= 0)
+        close(fd);
+    return rc;
 }
 
 /* Deletes the folder of r, if it is still the one that r locked. */

@@ -4,6 +4,7 @@
  *   DIR/zinf-<uuid>/        0700
  *     lock                  OFD write lock held while the owner lives; holds "pid host boot-id\n" for messages only
  *     state-<rank>          extents (swapper/store.h)
+ *     record-<rank>         on the first drive: commits (swapper/record.h); member on the others (swapper/store.h)
  *
  *   mkdir .zinf-<uuid> -> take its lock -> rename to zinf-<uuid> -> ... -> rename back to .zinf-<uuid> -> delete, the lock last
  *
@@ -37,6 +38,10 @@ int  zinf_uuid_make(char out[37], struct zinf_status *st);
  * same folder named twice), -EINVAL (not a uuid), or what the file system said, with a line naming the path and what to change;
  * then out->lock_fd is -1. */
 int  zinf_rundir_create(const char *dir, const char *uuid, struct zinf_rundir *out, struct zinf_status *st);
+/* Takes the lock of the run folder at path, to resume it or to delete it (close with remove; what is left of a deletion, with a
+ * dotted name, too). Returns 0; -EBUSY with a line naming the owner's pid and host; -EINVAL (not the name of a run folder, or a
+ * folder without a lock file); -ENOENT or what the file system said, with a line; then out->lock_fd is -1. */
+int  zinf_rundir_adopt(const char *path, struct zinf_rundir *out, struct zinf_status *st);
 /* Clears garbage below dir. has_record(path, ctx) decides what is a checkpoint; NULL = no folder is one. Adds the bytes freed
  * to *freed_nbytes. What cannot be cleared (another user's, a folder without a lock file) is left with a line in the log; only
  * a dir that cannot be read is an error. */

@@ -2,106 +2,11 @@
 #include "swapper/store.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "swapper/store_internal.h"
 #include "zinf/base/align.h"
-
-static int probe_drives(struct zinf_store *s, struct zinf_drive *drives, struct zinf_status *st)
-{
-    for (uint32_t d = 0; d < s->nr_drives; d++) {
-        const char *dir = s->opts.dirs[d];
-        struct zinf_io_dir_info info;
-        struct stat sb;
-        int rc = zinf_io_probe_dir(dir, &info, st);
-        if (rc)
-            return rc;
-        if (stat(dir, &sb) < 0)
-            return zinf_fail(st, -errno, "%s: %s: see zinf.nvme_paths", dir, strerror(errno));
-        drives[d] = (struct zinf_drive){
-            .dir = dir,
-            .fs_id = sb.st_dev,
-            .free_nbytes = info.free_nbytes,
-            .align_nbytes = s->opts.direct && info.off_align > ZINF_EXTENT_ALIGN ? info.off_align : ZINF_EXTENT_ALIGN,
-        };
-        if (s->opts.direct && !info.direct)
-            zinf_log(s->opts.log, ZINF_LOG_WARN, "%s: the page cache is used, %s", dir, info.why);
-    }
-    return 0;
-}
-
-struct progress { const struct zinf_store_opts *opts; uint64_t before, total; };
-
-static void progress(void *ctx, uint64_t done, uint64_t total)
-{
-    const struct progress *p = ctx;
-    (void)total;
-    if (p->opts->progress)
-        p->opts->progress(p->opts->progress_ctx, p->before + done, p->total);
-}
-
-static int create_files(struct zinf_store *s, const struct zinf_drive *drives, struct zinf_status *st)
-{
-    struct progress p = { &s->opts, 0, 0 };
-    for (uint32_t d = 0; d < s->nr_drives; d++)
-        p.total += drives[d].nbytes;
-    for (uint32_t d = 0; d < s->nr_drives; d++) {
-        char path[sizeof(s->files[d].path)];
-        int n = snprintf(path, sizeof(path), "%s/state-%u", drives[d].dir, s->opts.rank);
-        if (n < 0 || (size_t)n >= sizeof(path))
-            return zinf_fail(st, -ENAMETOOLONG, "%s: the path is too long: choose a shorter one in zinf.nvme_paths",
-                             drives[d].dir);
-        int rc = zinf_file_open(path, ZINF_FILE_CREATE, s->opts.direct, &s->files[d], st);
-        if (rc)
-            return rc;
-        s->nr_created = d + 1;
-        if (drives[d].nbytes)
-            rc = zinf_file_preallocate(&s->files[d], drives[d].nbytes, progress, &p, st);
-        if (rc)
-            return rc;
-        p.before += drives[d].nbytes;
-        s->info.drive_nbytes += drives[d].nbytes;
-        s->info.direct = s->info.direct && s->files[d].direct;
-    }
-    return 0;
-}
-
-static int open_drives(struct zinf_store *s, struct zinf_status *st)
-{
-    const struct zinf_sched_plan *p = s->plan;
-    if (!s->opts.dirs || !s->opts.nr_dirs)
-        return zinf_fail(st, -EINVAL, "state is kept on NVMe and there is no drive: set zinf.nvme_paths");
-    s->nr_drives = s->opts.nr_dirs;
-    struct zinf_drive *drives = calloc(s->nr_drives, sizeof(*drives));
-    s->files = calloc(s->nr_drives, sizeof(*s->files));
-    s->extents = calloc(p->nr_grains ? p->nr_grains : 1, sizeof(*s->extents));
-    s->current = calloc(p->nr_grains ? p->nr_grains : 1, sizeof(*s->current));
-    int rc = drives && s->files && s->extents && s->current ? 0 :
-             zinf_fail(st, -ENOMEM, "no memory for the extents of %u grains", p->nr_grains);
-    for (uint32_t d = 0; !rc && d < s->nr_drives; d++)
-        s->files[d].fd = -1;
-    s->info.direct = true;
-    if (!rc)
-        rc = probe_drives(s, drives, st);
-    if (!rc)
-        rc = zinf_extents_make(p, drives, s->nr_drives, s->extents, st);
-    if (!rc)
-        rc = zinf_io_queue_open(&s->opts.io, &s->queue, st);
-    if (!rc)
-        rc = zinf_store_lanes_open(s, st);
-    if (!rc)
-        rc = create_files(s, drives, st);
-    if (!rc) {
-        zinf_io_queue_pin(s->queue, s->host, p->use[ZINF_TIER_HOST]);
-        s->info.backend = zinf_io_queue_backend(s->queue);
-    }
-    free(drives);
-    return rc;
-}
 
 static int check_opts(const struct zinf_store_opts *o, struct zinf_status *st)
 {
@@ -131,13 +36,18 @@ int zinf_store_open(const struct zinf_store_opts *opts, struct zinf_store **out,
     s->info.backend = "none";
     rc = zinf_arena_open(s->plan, &s->arena, st);
     if (!rc && (s->plan->extents_weight || s->plan->extents_state))
-        rc = open_drives(s, st);
+        rc = zinf_store_files_open(s, st);
+    if (!rc && s->opts.durable)
+        rc = zinf_store_commit_open(s, st);
+    s->opts.dirs = NULL;
     if (rc) {
-        for (uint32_t d = 0; d < s->nr_created; d++)
-            unlink(s->files[d].path);
+        zinf_store_files_remove(s);
+        zinf_store_commit_remove(s);
         zinf_store_close(s);
         return rc;
     }
+    s->opts.resume = NULL;
+    s->opts.uuid = s->opts.fingerprint = NULL;
     for (uint32_t c = 0; s->opts.poison && c < ZINF_NR_CLASSES; c++)
         for (uint32_t i = 0; i < s->plan->class_count[c]; i++)
             zinf_store_fill(s, (struct zinf_loc){ ZINF_AT_SLOT, (uint8_t)c, i });
@@ -153,10 +63,16 @@ void zinf_store_close(struct zinf_store *s)
     for (uint32_t d = 0; d < s->nr_created; d++)
         zinf_file_close(&s->files[d]);
     zinf_store_lanes_close(s);
+    zinf_store_commit_close(s);
     zinf_arena_close(s->arena);
     free(s->files);
+    free(s->drive_align);
     free(s->extents);
     free(s->current);
+    free(s->dirty);
+    free(s->written);
+    free(s->crc);
+    free(s->crc_known);
     free(s);
 }
 
@@ -213,10 +129,14 @@ void zinf_store_poison(struct zinf_store *s, const struct zinf_schedule *sched, 
 
 void zinf_store_seam(struct zinf_store *s, const struct zinf_schedule *sched)
 {
-    if (!s->current || !sched->flips)
+    if (!s->current)
         return;
-    for (uint32_t g = 0; g < s->plan->nr_grains; g++)
-        s->current[g] ^= sched->flips[g] & 1;
+    zinf_store_mark_written(s, sched, sched->nr_ops);
+    for (uint32_t g = 0; g < s->plan->nr_grains; g++) {
+        uint8_t flip = sched->flips ? sched->flips[g] & 1 : 0;
+        s->current[g] ^= flip;
+        s->dirty[g] = !flip && (s->dirty[g] || s->written[g]);
+    }
 }
 
 /* The places of a grain's weights or state outside the drives; NULL where the plan has none. weights of a device home are
@@ -246,33 +166,59 @@ static int bad_grain(const struct zinf_store *s, uint32_t grain, struct zinf_sta
     return grain < s->plan->nr_grains ? 0 : zinf_fail(st, -EINVAL, "grain %u of %u", grain, s->plan->nr_grains);
 }
 
-static int drive_run(struct zinf_store *s, uint32_t grain, enum zinf_io_dir dir, bool state, void *buf, uint64_t nbytes,
-                     struct zinf_status *st)
+/* Which of a grain's extents holds its newest bytes, and which one may be written outside a schedule. */
+static uint32_t newest(const struct zinf_store *s, uint32_t grain) { return s->current[grain] ^ s->dirty[grain]; }
+
+static uint32_t writable(const struct zinf_store *s, uint32_t grain)
+{
+    return zinf_store_has_named(s) ? !s->current[grain] : newest(s, grain);
+}
+
+static int drive_run(struct zinf_store *s, uint32_t grain, uint32_t side, enum zinf_io_dir dir, bool state, void *buf,
+                     uint64_t nbytes, struct zinf_status *st)
 {
     const struct zinf_extent *e = &s->extents[grain];
-    uint64_t off = (state ? e->state_off_bytes : e->weight_off_bytes)[s->current[grain]];
-    return zinf_io_run(s->queue, &s->files[e->drive], dir, buf, nbytes, off, st);
+    uint64_t off = (state ? e->state_off_bytes : e->weight_off_bytes)[side];
+    int rc = zinf_io_run(s->queue, &s->files[e->drive], dir, buf, nbytes, off, st);
+    if (rc && dir == ZINF_IO_WRITE)
+        zinf_store_commit_refuse(s, rc);
+    return rc;
+}
+
+static bool on_drive(const struct zinf_store *s, bool state)
+{
+    return state ? s->plan->extents_state : s->plan->extents_weight;
+}
+
+static void place(struct zinf_store *s, struct places at, const void *src, uint64_t nbytes)
+{
+    if (at.host && at.host != src)      /* a caller may have put the grain together in its home */
+        memcpy(at.host, src, nbytes);
+    if (at.device)
+        device_copy(s, at.device, src, nbytes);
 }
 
 static int put(struct zinf_store *s, uint32_t grain, bool state, const void *src, uint64_t nbytes, struct zinf_status *st)
 {
     struct places at = state ? state_places(s, grain) : weight_places(s, grain);
-    if (at.host && at.host != src)      /* a caller may have put the grain together in its home */
-        memcpy(at.host, src, nbytes);
-    if (at.device)
-        device_copy(s, at.device, src, nbytes);
-    if (state ? s->plan->extents_state : s->plan->extents_weight)
-        /* A write only reads the buffer; the queue has one pointer for both directions. */
-        return drive_run(s, grain, ZINF_IO_WRITE, state, (void *)(uintptr_t)src, nbytes, st);
-    return at.host || at.device ? 0 : zinf_fail(st, -EINVAL, "the plan has no place for the %s of grain %u",
-                                                state ? "state" : "weights", grain);
+    uint32_t side;
+    place(s, at, src, nbytes);
+    if (!on_drive(s, state))
+        return at.host || at.device ? 0 : zinf_fail(st, -EINVAL, "the plan has no place for the %s of grain %u",
+                                                    state ? "state" : "weights", grain);
+    side = writable(s, grain);
+    zinf_store_crc_compute(s, grain, side, state, src);
+    /* A write only reads the buffer; the queue has one pointer for both directions. */
+    return drive_run(s, grain, side, ZINF_IO_WRITE, state, (void *)(uintptr_t)src, nbytes, st);
 }
 
 static int get(struct zinf_store *s, uint32_t grain, bool state, void *dst, uint64_t nbytes, struct zinf_status *st)
 {
     struct places at = state ? state_places(s, grain) : weight_places(s, grain);
-    if (state ? s->plan->extents_state : s->plan->extents_weight)
-        return drive_run(s, grain, ZINF_IO_READ, state, dst, nbytes, st);
+    if (on_drive(s, state)) {
+        int rc = drive_run(s, grain, newest(s, grain), ZINF_IO_READ, state, dst, nbytes, st);
+        return rc ? rc : zinf_store_crc_check(s, grain, newest(s, grain), state, dst, st);
+    }
     /* The update writes where the state is; the other tier holds what was last uploaded. */
     if (at.device && (!at.host || s->plan->state_device[grain]))
         device_copy(s, dst, at.device, nbytes);
@@ -292,7 +238,13 @@ int zinf_store_put_grain(struct zinf_store *s, uint32_t grain, const void *weigh
     rc = put(s, grain, false, weights, nr * s->plan->spec.weight_nbytes, st);
     if (!rc && s->plan->spec.state_nbytes)
         rc = put(s, grain, true, state, nr * s->plan->spec.state_nbytes, st);
-    return rc;
+    if (rc || !s->current)
+        return rc;
+    uint32_t side = writable(s, grain);
+    if (s->crc)
+        s->crc_known[grain][side] = 1;
+    s->dirty[grain] = side != s->current[grain];
+    return 0;
 }
 
 int zinf_store_get_grain(struct zinf_store *s, uint32_t grain, void *weights, void *state, struct zinf_status *st)
@@ -307,9 +259,25 @@ int zinf_store_get_grain(struct zinf_store *s, uint32_t grain, void *weights, vo
     return rc;
 }
 
+int zinf_store_restore_grain(struct zinf_store *s, uint32_t grain, void *weights, void *state, struct zinf_status *st)
+{
+    int rc = bad_grain(s, grain, st);
+    for (int part = 0; !rc && part < 2; part++) {
+        struct places at = part ? state_places(s, grain) : weight_places(s, grain);
+        uint64_t nbytes = s->plan->grains[grain].nr_elems * (part ? s->plan->spec.state_nbytes : s->plan->spec.weight_nbytes);
+        if (!on_drive(s, part) || (!at.host && !at.device) || !nbytes)
+            continue;
+        rc = get(s, grain, part, part ? state : weights, nbytes, st);
+        if (!rc)
+            place(s, at, part ? state : weights, nbytes);
+    }
+    return rc;
+}
+
 void zinf_store_info(const struct zinf_store *s, struct zinf_store_info *out)
 {
     *out = s->info;
+    zinf_store_commit_info(s, out);
     if (s->queue)
         zinf_io_queue_totals(s->queue, &out->io);
 }

@@ -10,23 +10,18 @@
 #include "swapper/store_internal.h"
 #include "zinf/base/align.h"
 
-struct record {                      /* an operation in flight */
+struct zinf_store_record {           /* an operation in flight */
     struct zinf_mover *mover;        /* NULL = free */
     uint32_t op, nr_left;
+    bool writes;
     int rc;
-    struct record *next;             /* free list */
-};
-
-struct transfer {
-    struct zinf_io_op io;
-    struct record *record;
-    struct transfer *next;           /* free list */
+    struct zinf_store_record *next;  /* free list */
 };
 
 struct zinf_store_lanes {
     uint32_t nr_records, nr_transfers;
-    struct record *records, *free_records;
-    struct transfer *transfers, *free_transfers;
+    struct zinf_store_record *records, *free_records;
+    struct zinf_store_transfer *transfers, *free_transfers;
     int broken;                      /* what the queue said when it could no longer be reaped */
 };
 
@@ -74,10 +69,10 @@ void zinf_store_lanes_close(struct zinf_store *s)
     s->lanes = NULL;
 }
 
-static void release(struct zinf_store_lanes *l, struct transfer *list)
+static void release(struct zinf_store_lanes *l, struct zinf_store_transfer *list)
 {
     while (list) {
-        struct transfer *next = list->next;
+        struct zinf_store_transfer *next = list->next;
         list->next = l->free_transfers;
         l->free_transfers = list;
         list = next;
@@ -97,7 +92,12 @@ static int locate(const struct zinf_store *s, const struct zinf_access *drive, c
     out->buf = zinf_loc_tier(mem->loc) == ZINF_TIER_HOST ? zinf_store_addr(s, mem->loc, grain) : NULL;
     if (!out->buf)
         return zinf_fail(st, -EPROTO, "a drive operation on grain %u has no host memory: report this", grain);
-    uint32_t side = s->current[grain] ^ (drive->loc.sub == ZINF_ROLE_ALTERNATE);
+    bool alternate = drive->loc.sub == ZINF_ROLE_ALTERNATE;
+    if (out->dir == ZINF_IO_WRITE && !alternate && zinf_store_has_named(s))
+        return zinf_fail(st, -EPROTO, "a write to the extent of grain %u that the last record names: report this", grain);
+    if (out->dir == ZINF_IO_READ && !alternate && s->dirty[grain])
+        return zinf_fail(st, -EPROTO, "a read of the extent of grain %u that is older than the last step: report this", grain);
+    uint32_t side = s->current[grain] ^ alternate;
     const struct zinf_extent *e = &s->extents[grain];
     out->file = &s->files[e->drive];
     out->off_bytes = (state ? e->state_off_bytes : e->weight_off_bytes)[side];
@@ -111,7 +111,7 @@ static bool joins(const struct zinf_io_op *a, const struct zinf_io_op *b)
 }
 
 /* The transfers of an operation, in order, merged; *out owns them. */
-static int collect(struct zinf_store *s, const struct zinf_schedule *sched, uint32_t op, struct transfer **out,
+static int collect(struct zinf_store *s, const struct zinf_schedule *sched, uint32_t op, struct zinf_store_transfer **out,
                    struct zinf_status *st)
 {
     struct zinf_store_lanes *l = s->lanes;
@@ -119,7 +119,7 @@ static int collect(struct zinf_store *s, const struct zinf_schedule *sched, uint
     bool read = o->lane == ZINF_LANE_NVME_READ;
     const struct zinf_access *rd = sched->accesses + o->rd, *wr = sched->accesses + o->wr;
     uint32_t nr = read ? o->nr_rd : o->nr_wr;
-    struct transfer **end = out, *last = NULL;
+    struct zinf_store_transfer **end = out, *last = NULL;
     *out = NULL;
     if (read ? !o->nr_wr : o->nr_rd != o->nr_wr)
         return zinf_fail(st, -EPROTO, "drive operation %u has %u sources and %u targets: report this", op, o->nr_rd, o->nr_wr);
@@ -132,12 +132,12 @@ static int collect(struct zinf_store *s, const struct zinf_schedule *sched, uint
             last->io.nbytes += io.nbytes;
             continue;
         }
-        struct transfer *t = l->free_transfers;
+        struct zinf_store_transfer *t = l->free_transfers;
         if (!t)
             return zinf_fail(st, -ENOBUFS, "drive operation %u: all %u transfers are in flight: report this", op,
                              l->nr_transfers);
         l->free_transfers = t->next;
-        *t = (struct transfer){ .io = io };
+        *t = (struct zinf_store_transfer){ .io = io };
         t->io.user = t;
         last = *end = t;
         end = &t->next;
@@ -151,20 +151,20 @@ static int issue(void *ctx, struct zinf_mover *m, const struct zinf_schedule *sc
     (void)after, (void)nr_after;
     struct zinf_store *s = ctx;
     struct zinf_store_lanes *l = s->lanes;
-    struct record *r = l->free_records;
+    struct zinf_store_record *r = l->free_records;
     if (l->broken)
         return zinf_fail(st, l->broken, "the I/O queue has failed: %s", strerror(-l->broken));
     if (!r)
         return zinf_fail(st, -ENOBUFS, "%u drive operations are in flight already: report this", l->nr_records);
-    struct transfer *list;
+    struct zinf_store_transfer *list;
     int rc = collect(s, sched, op, &list, st);
     if (rc) {
         release(l, list);
         return rc;
     }
     l->free_records = r->next;
-    *r = (struct record){ .mover = m, .op = op };
-    for (struct transfer *t = list; t; t = t->next, r->nr_left++)
+    *r = (struct zinf_store_record){ .mover = m, .op = op, .writes = sched->ops[op].lane == ZINF_LANE_NVME_WRITE };
+    for (struct zinf_store_transfer *t = list; t; t = t->next, r->nr_left++)
         t->record = r;
     if (sched->ops[op].lane == ZINF_LANE_NVME_READ)
         zinf_store_poison(s, sched, op);
@@ -175,43 +175,53 @@ static int issue(void *ctx, struct zinf_mover *m, const struct zinf_schedule *sc
         zinf_mover_complete(m, op, 0);
         return 0;
     }
-    for (struct transfer *next; list; list = next) {
+    for (struct zinf_store_transfer *next; list; list = next) {
         next = list->next;                   /* a transfer is the queue's from submit on */
         zinf_io_queue_submit(s->queue, &list->io);
     }
     return 0;
 }
 
-static void finish(struct zinf_store_lanes *l, struct record *r)
+static void finish(struct zinf_store *s, struct zinf_store_record *r)
 {
+    struct zinf_store_lanes *l = s->lanes;
     struct zinf_mover *m = r->mover;
+    if (r->rc && r->writes)
+        zinf_store_commit_refuse(s, r->rc);
     r->mover = NULL;
     r->next = l->free_records;
     l->free_records = r;
     zinf_mover_complete(m, r->op, r->rc);
 }
 
-static int poll_queue(void *ctx, struct zinf_mover *m, struct zinf_status *st)
+static void reaped(struct zinf_store *s, struct zinf_io_op *io)
 {
-    (void)m;
-    struct zinf_store *s = ctx;
+    struct zinf_store_transfer *t = io->user;
+    struct zinf_store_record *r = t->record;
+    if (!r) {
+        zinf_store_commit_reaped(s, io);
+        return;
+    }
+    if (io->rc && !r->rc)
+        r->rc = io->rc;
+    t->next = NULL;
+    release(s->lanes, t);
+    if (!--r->nr_left)
+        finish(s, r);
+}
+
+void zinf_store_reap(struct zinf_store *s, bool wait, struct zinf_status *st)
+{
     struct zinf_store_lanes *l = s->lanes;
     struct zinf_io_op *done[32];
     int nr = 0;
-    while (!l->broken && (nr = zinf_io_queue_reap(s->queue, done, 0, 32, 0, st)) > 0) {
-        for (int i = 0; i < nr; i++) {
-            struct transfer *t = done[i]->user;
-            struct record *r = t->record;
-            if (done[i]->rc && !r->rc)
-                r->rc = done[i]->rc;
-            t->next = NULL;
-            release(l, t);
-            if (!--r->nr_left)
-                finish(l, r);
-        }
+    while (!l->broken && (nr = zinf_io_queue_reap(s->queue, done, wait ? 1 : 0, 32, wait ? -1 : 0, st)) > 0) {
+        for (int i = 0; i < nr; i++)
+            reaped(s, done[i]);
+        wait = false;
     }
     if (l->broken || nr >= 0 || nr == -EINTR || nr == -EAGAIN)
-        return 0;
+        return;
     /* The queue itself is lost and will report nothing more: everything in flight has failed. Its memory stays borrowed until
      * the queue is closed, which is what a failed run does next. */
     l->broken = nr;
@@ -220,13 +230,22 @@ static int poll_queue(void *ctx, struct zinf_mover *m, struct zinf_status *st)
         if (!l->records[i].mover)
             continue;
         l->records[i].rc = nr;
-        finish(l, &l->records[i]);
+        finish(s, &l->records[i]);
     }
+    zinf_store_commit_broken(s, nr);
+}
+
+static int poll_queue(void *ctx, struct zinf_mover *m, struct zinf_status *st)
+{
+    (void)m;
+    zinf_store_reap(ctx, false, st);
     return 0;
 }
 
 struct zinf_lane_impl zinf_store_lane(struct zinf_store *s, enum zinf_lane lane)
 {
+    if (s->lanes && lane == ZINF_LANE_SYNC)
+        return zinf_store_commit_lane(s);
     if (!s->lanes || (lane != ZINF_LANE_NVME_READ && lane != ZINF_LANE_NVME_WRITE))
         return (struct zinf_lane_impl){ 0 };
     return (struct zinf_lane_impl){ .issue = issue, .poll = poll_queue, .ctx = s, .depth = s->opts.lane_depth };
