@@ -13,6 +13,7 @@ struct emit {
     const struct zinf_sched_spec *m;
     struct zinf_program *g;
     bool pending;                         /* the updates of t-1 come first */
+    enum zinf_role newest;                /* where the drive has the newest bytes at entry */
     bool failed;                          /* out of memory: everything after is a no-op */
     uint32_t cap_ops, cap_accesses, cap_deps, cap_bufs, cap_marks;
     /* per cell: who wrote it last, who has read it since (list in readers) */
@@ -25,6 +26,7 @@ struct emit {
     struct zinf_op nowhere;               /* what begin returns after a failure: written, never read */
     uint32_t count;                       /* the COUNT operation, or NONE */
     uint32_t *finals, nr_finals, cap_finals;   /* what NORM waits for; before that, what COUNT waits for */
+    uint32_t *written, nr_written, cap_written;   /* the WRITEs, for COMMIT */
 };
 
 static const struct zinf_op no_op = {
@@ -231,6 +233,17 @@ static void final(struct emit *e, uint32_t op)
         e->finals[e->nr_finals++] = op;
 }
 
+/* Follows all writes; the record names what they wrote, and what earlier schedules did without a commit. */
+static void commit(struct emit *e)
+{
+    begin(e, ZINF_OP_COMMIT, ZINF_LANE_SYNC, ZINF_WHAT_NONE);
+    for (uint32_t i = 0; i < e->nr_written; i++)
+        after(e, e->written[i]);
+    end(e, 0, e->p->rates.sync_s, 1);
+    if (!e->failed && (e->nr_written || e->newest == ZINF_ROLE_ALTERNATE))
+        memset(e->g->flips, 1, e->p->nr_grains);
+}
+
 /* COUNT or NORM: follows all finals. */
 static uint32_t gather_point(struct emit *e, enum zinf_op_kind kind)
 {
@@ -256,7 +269,7 @@ static struct zinf_loc host_weights(struct emit *e, uint32_t u, int32_t version)
     if (p->weight_host[u])
         return home(ZINF_AT_WEIGHT_HOST, u);
     if (e->host[u] == ZINF_NONE) {
-        enum zinf_role role = version == 1 && e->pending ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT;
+        enum zinf_role role = version == 1 && e->pending ? ZINF_ROLE_ALTERNATE : e->newest;
         e->host[u] = new_buf(e, ZINF_CLASS_WEIGHT, g1 - g0);
         struct zinf_loc to = slot(ZINF_CLASS_WEIGHT, e->host[u]);
         begin(e, ZINF_OP_READ, ZINF_LANE_NVME_READ, ZINF_WHAT_WEIGHTS)->unit = u;
@@ -303,7 +316,7 @@ static struct zinf_loc state_at(struct emit *e, uint32_t g)
     struct zinf_op *o = begin(e, ZINF_OP_READ, ZINF_LANE_NVME_READ, ZINF_WHAT_STATE);
     o->unit = p->grains[g].unit;
     o->grain = g;
-    reads(e, of_state(extent(ZINF_AT_EXTENT_STATE, g, ZINF_ROLE_CURRENT), g, 0));
+    reads(e, of_state(extent(ZINF_AT_EXTENT_STATE, g, e->newest), g, 0));
     writes(e, of_state(to, g, 0));
     end_move(e, p->grains[g].nr_elems * e->m->state_nbytes, p->rates.read);
     return to;
@@ -328,8 +341,10 @@ static void write_grain(struct emit *e, uint32_t u, uint32_t g, struct zinf_loc 
         writes(e, of_state(extent(ZINF_AT_EXTENT_STATE, g, ZINF_ROLE_ALTERNATE), g, 1));
     if (p->extents_weight)
         writes(e, of_weight(extent(ZINF_AT_EXTENT_WEIGHT, g, ZINF_ROLE_ALTERNATE), u, 0, 1));
-    end_move(e, p->grains[g].nr_elems * per_elem, p->rates.write);
-    e->g->flips[g] = 1;
+    uint32_t op = end_move(e, p->grains[g].nr_elems * per_elem, p->rates.write);
+    more(e, &e->written, &e->cap_written, (uint64_t)e->nr_written + 1, sizeof(*e->written));
+    if (!e->failed)
+        e->written[e->nr_written++] = op;
 }
 
 static void update_unit(struct emit *e, uint32_t u)
@@ -547,12 +562,14 @@ static void embedding_gradient(struct emit *e)
     }
 }
 
-static void step(struct emit *e, enum zinf_sched_kind kind)
+static void step(struct emit *e, enum zinf_sched_kind kind, uint32_t flags)
 {
-    bool train = kind == ZINF_SCHED_FIRST || kind == ZINF_SCHED_STEADY;
+    bool train = zinf_kind_trains(kind);
     for (uint32_t u = 0; e->pending && u < e->m->nr_units && !e->failed; u++)
         update_unit(e, u);
-    if (kind == ZINF_SCHED_FLUSH)
+    if (flags & ZINF_SCHED_COMMITS)
+        commit(e);
+    if (kind == ZINF_SCHED_FLUSH || kind == ZINF_SCHED_FLUSH_SKIP)
         return;
     if (train)
         e->count = gather_point(e, ZINF_OP_COUNT);
@@ -588,14 +605,15 @@ static void start(struct emit *e)
         e->writer[e->nr_cells] = e->since[e->nr_cells] = ZINF_NONE;
 }
 
-int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, struct zinf_program *out)
+int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags, struct zinf_program *out)
 {
     struct emit e = { .p = p, .m = &p->spec, .g = out };
     memset(out, 0, sizeof(*out));
-    e.pending = kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH;
+    e.pending = zinf_kind_updates(kind);
+    e.newest = flags & ZINF_SCHED_DIRTY ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT;
     start(&e);
     if (!e.failed)
-        step(&e, kind);
+        step(&e, kind, flags);
     free(e.writer);
     free(e.since);
     free(e.readers);
@@ -607,6 +625,7 @@ int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind
     free(e.dx);
     free(e.ckpt);
     free(e.finals);
+    free(e.written);
     if (!e.failed)
         return 0;
     zinf_program_free(out);
