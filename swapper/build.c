@@ -4,6 +4,7 @@
  * program order among those that want one of its class; with at least the serial walk's peak of slots the first
  * operation that has not started always has its slots, so this ends. The order of starts is the schedule. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -444,18 +445,22 @@ static int schedule_program(const struct zinf_sched_plan *p, const struct zinf_p
     return rc;
 }
 
-int zinf_schedule_build(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, struct zinf_schedule **out,
-                        struct zinf_status *st)
+int zinf_schedule_build(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags,
+                        struct zinf_schedule **out, struct zinf_status *st)
 {
     struct zinf_program g;
     struct zinf_sim sim = { 0 };
     *out = NULL;
     if ((uint32_t)kind >= ZINF_NR_SCHED_KINDS)
         return zinf_fail(st, -EINVAL, "no such kind of schedule");
+    if (flags & ~(uint32_t)(ZINF_SCHED_COMMITS | ZINF_SCHED_DIRTY))
+        return zinf_fail(st, -EINVAL, "no such flags of a schedule: %" PRIu32, flags);
+    flags = zinf_sched_flags_for(p, kind, flags);
     struct zinf_schedule *s = calloc(1, sizeof(*s));
-    int rc = s ? zinf_program_emit(p, kind, &g) : -ENOMEM;
+    int rc = s ? zinf_program_emit(p, kind, flags, &g) : -ENOMEM;
     if (!rc) {
         s->kind = kind;
+        s->flags = flags;
         rc = schedule_program(p, &g, s);
         zinf_program_free(&g);
     }

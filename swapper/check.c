@@ -12,7 +12,47 @@
 #include "swapper/schedule.h"
 #include "swapper/schedule_internal.h"
 
+<<<<<<< HEAD
 static int fault(struct zinf_check *k, const char *text)
+=======
+struct note { uint32_t op, next; };               /* a list of operations, newest first */
+
+struct cell {
+    uint32_t a, b;
+    int32_t  version;
+    uint8_t  object;
+    bool     valid;
+    uint32_t writer;                              /* in this schedule, or NONE */
+    uint32_t readers;                             /* since, a list */
+};
+
+struct place {                                    /* a slot */
+    uint32_t taker;                               /* the operation that took it, or NONE when free */
+    uint32_t users;                               /* of this occupant or, when free, of the last one */
+};
+
+struct check {
+    const struct zinf_sched_plan *p;
+    const struct zinf_schedule *s;
+    struct zinf_status *st;
+    uint32_t number, op;                          /* of the schedule in the chain; of the operation */
+    struct cell *cells;                           /* homes and extents, then slots */
+    struct place *places;
+    uint32_t first_place[ZINF_NR_CLASSES + 1];
+    uint32_t nr_cells, nr_home_cells, stride;     /* stride: cells of a WEIGHT slot */
+    uint8_t *role;                                /* per grain: which extent CURRENT is: the one the newest record names */
+    bool dirty;                                   /* at entry the newest bytes are in ALTERNATE */
+    struct note *notes;           uint32_t nr_notes, cap_notes;
+    uint32_t *mark;               uint32_t cap_mark;      /* per operation: the last that named it */
+    /* what has happened in this schedule */
+    uint32_t *updates, *written;                  /* per grain */
+    uint32_t *reduced, *home_grad;                /* per unit: REDUCEs; DOWNLOAD GRADs or device REDUCEs */
+    uint32_t *forward, *backward;                 /* per layer (head: nr_layers) and micro-batch */
+    uint32_t adds, count, norm, commit;
+};
+
+static int fault(struct check *k, const char *text)
+>>>>>>> origin/durable
 {
     char buf[256];
     return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s: %s", k->number,
@@ -27,6 +67,35 @@ static int fault_op(struct zinf_check *k, const char *text, uint32_t other)
                      zinf_op_describe(k->s, other, two, sizeof(two)));
 }
 
+<<<<<<< HEAD
+=======
+static int fault_end(struct check *k, const char *text, uint32_t number)
+{
+    return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s): %s %" PRIu32, k->number, zinf_sched_kind_name(k->s->kind), text,
+                     number);
+}
+
+static bool is_pending(const struct zinf_schedule *s)
+{
+    return zinf_kind_updates(s->kind);
+}
+
+static bool is_training(const struct zinf_schedule *s)
+{
+    return zinf_kind_trains(s->kind);
+}
+
+static bool has_extents(const struct zinf_sched_plan *p)
+{
+    return p->extents_weight || p->extents_state;
+}
+
+static bool commits(const struct zinf_schedule *s)
+{
+    return s->flags & ZINF_SCHED_COMMITS;
+}
+
+>>>>>>> origin/durable
 /* The operation at hand starts after `a` has ended, whatever the timing. */
 static bool ordered(const struct zinf_check *k, uint32_t a)
 {
@@ -83,6 +152,11 @@ static uint64_t object_nbytes(const struct zinf_sched_plan *p, const struct zinf
     }
 }
 
+static bool is_extent(const struct zinf_access *a)
+{
+    return a->loc.space == ZINF_AT_EXTENT_WEIGHT || a->loc.space == ZINF_AT_EXTENT_STATE;
+}
+
 /* The cells of an access (its numbers are good: zinf_op_expect). */
 static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t *first, uint32_t *nr)
 {
@@ -90,7 +164,7 @@ static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t 
     if (a->loc.space != ZINF_AT_SLOT) {
         if (!zinf_home_cells(k->p, a, o->kind != ZINF_OP_UPDATE, first, nr))
             return fault(k, "uses a place that does not exist");
-        if (a->loc.space == ZINF_AT_EXTENT_WEIGHT || a->loc.space == ZINF_AT_EXTENT_STATE)
+        if (is_extent(a))
             *first = (*first - a->loc.sub) + (a->loc.sub ^ k->role[a->loc.index]);
         return 0;
     }
@@ -110,7 +184,17 @@ static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t 
 
 /* ---- one operation ---- */
 
+<<<<<<< HEAD
 static int check_ranges(struct zinf_check *k, const struct zinf_op *o)
+=======
+static bool holds(const struct check *k, uint32_t cell, uint8_t object, uint32_t a, int32_t version)
+{
+    const struct cell *h = &k->cells[cell];
+    return h->valid && h->object == object && h->a == a && h->version == version;
+}
+
+static int check_ranges(struct check *k, const struct zinf_op *o)
+>>>>>>> origin/durable
 {
     const struct zinf_schedule *s = k->s;
     if (o->kind >= ZINF_NR_OP_KINDS || o->lane >= ZINF_NR_LANES ||
@@ -191,6 +275,8 @@ static int check_writes(struct zinf_check *k, const struct zinf_op *o)
         int rc = cells_of(k, a, &first, &nr);
         if (!rc && a->loc.space == ZINF_AT_SLOT)
             rc = check_slot_write(k, o, a);
+        if (!rc && is_extent(a) && a->loc.sub == ZINF_ROLE_CURRENT)
+            rc = fault(k, "overwrites an extent that the newest record names");
         for (uint32_t c = first; !rc && c < first + nr; c++) {
             struct zinf_check_cell *h = &k->cells[c];
             rc = all_ordered(k, h->readers, "overwrites what is still read by");
@@ -225,9 +311,44 @@ static int check_free(struct zinf_check *k, const struct zinf_op *o)
     return 0;
 }
 
+<<<<<<< HEAD
 /* Order that data does not show: COUNT after every UPDATE, input and loss after COUNT, NORM last and after every
  * gradient. */
 static int check_points(struct zinf_check *k, const struct zinf_op *o)
+=======
+/* A point follows every operation of some kinds. */
+static bool point_waits(const struct zinf_op *point, const struct zinf_op *o)
+{
+    switch (point->kind) {
+    case ZINF_OP_COUNT:
+        return o->kind == ZINF_OP_UPDATE;
+    case ZINF_OP_COMMIT:
+        return o->kind == ZINF_OP_WRITE;
+    default:
+        return o->kind == ZINF_OP_REDUCE || o->kind == ZINF_OP_ADD ||
+               (o->kind == ZINF_OP_DOWNLOAD && o->what == ZINF_WHAT_GRAD);
+    }
+}
+
+/* The record that COMMIT makes names version 1 of every grain: in ALTERNATE where the roles will swap, else in CURRENT. */
+static int check_record(struct check *k)
+{
+    const struct zinf_sched_plan *p = k->p;
+    if (!commits(k->s))
+        return fault(k, "is in a schedule that does not commit");
+    for (uint32_t g = 0; g < p->nr_grains; g++) {
+        uint32_t at = 2 * g + (k->role[g] ^ (k->s->flips[g] != 0)), u = p->grains[g].unit;
+        if ((p->extents_weight && !holds(k, zinf_cell_base(p, ZINF_AT_EXTENT_WEIGHT) + at, ZINF_OBJ_WEIGHT, u, 1)) ||
+            (p->extents_state && !holds(k, zinf_cell_base(p, ZINF_AT_EXTENT_STATE) + at, ZINF_OBJ_STATE, g, 1)))
+            return fault_end(k, "the record of COMMIT names an extent that does not have the newest version of grain", g);
+    }
+    return 0;
+}
+
+/* Order that data does not show: COUNT after every UPDATE, input and loss after COUNT, NORM last and after every gradient,
+ * COMMIT after every WRITE and in nobody's way. */
+static int check_points(struct check *k, const struct zinf_op *o)
+>>>>>>> origin/durable
 {
     const struct zinf_schedule *s = k->s;
     bool counted = zinf_check_training(s) && ((o->kind == ZINF_OP_BACKWARD && o->layer == k->p->spec.nr_layers) ||
@@ -236,23 +357,22 @@ static int check_points(struct zinf_check *k, const struct zinf_op *o)
         return fault(k, "does not wait for COUNT");
     if (o->kind == ZINF_OP_UPDATE && k->count != ZINF_NONE)
         return fault(k, "comes after COUNT");
-    if (o->kind != ZINF_OP_COUNT && o->kind != ZINF_OP_NORM)
+    if (o->kind == ZINF_OP_WRITE && k->commit != ZINF_NONE)
+        return fault(k, "comes after COMMIT");
+    if (k->commit != ZINF_NONE && k->mark[k->commit] == k->op)
+        return fault(k, "waits for COMMIT");
+    if (o->kind != ZINF_OP_COUNT && o->kind != ZINF_OP_NORM && o->kind != ZINF_OP_COMMIT)
         return 0;
-    uint32_t *mine = o->kind == ZINF_OP_COUNT ? &k->count : &k->norm;
+    uint32_t *mine = o->kind == ZINF_OP_COUNT ? &k->count : o->kind == ZINF_OP_NORM ? &k->norm : &k->commit;
     if (*mine != ZINF_NONE)
         return fault(k, "comes twice");
     *mine = k->op;
-    for (uint32_t i = 0; i < k->op; i++) {
-        const struct zinf_op *b = &s->ops[i];
-        bool waits = o->kind == ZINF_OP_COUNT ? b->kind == ZINF_OP_UPDATE :
-                     b->kind == ZINF_OP_REDUCE || b->kind == ZINF_OP_ADD ||
-                     (b->kind == ZINF_OP_DOWNLOAD && b->what == ZINF_WHAT_GRAD);
-        if (waits && !ordered(k, i))
+    for (uint32_t i = 0; i < k->op; i++)
+        if (point_waits(o, &s->ops[i]) && !ordered(k, i))
             return fault_op(k, "does not wait for", i);
-    }
     if (o->kind == ZINF_OP_NORM && k->op != s->nr_ops - 1)
         return fault(k, "is not the last operation");
-    return 0;
+    return o->kind == ZINF_OP_COMMIT ? check_record(k) : 0;
 }
 
 static int tally(struct zinf_check *k, const struct zinf_op *o)
@@ -308,13 +428,144 @@ static int check_op(struct zinf_check *k)
     return rc ? rc : tally(k, o);
 }
 
+<<<<<<< HEAD
 static void begin_schedule(struct zinf_check *k)
+=======
+/* ---- the ends of a schedule ---- */
+
+/* Every place that keeps grain g has version 1 of it; on the drive, the place where the next schedule will look. */
+static bool grain_complete(const struct check *k, uint32_t g)
+{
+    const struct zinf_sched_plan *p = k->p;
+    uint32_t u = p->grains[g].unit, role = k->role[g] ^ (uint32_t)zinf_sched_leaves_dirty(k->s->kind, k->s->flags);
+    const struct { bool has; uint32_t space, at; uint8_t object; uint32_t a; } places[] = {
+        { p->weight_host[u], ZINF_AT_WEIGHT_HOST, g, ZINF_OBJ_WEIGHT, u },
+        { p->weight_device[u], ZINF_AT_WEIGHT_DEVICE, g, ZINF_OBJ_WEIGHT, u },
+        { p->state_host[g], ZINF_AT_STATE_HOST, g, ZINF_OBJ_STATE, g },
+        { p->state_device[g], ZINF_AT_STATE_DEVICE, g, ZINF_OBJ_STATE, g },
+        { p->extents_weight, ZINF_AT_EXTENT_WEIGHT, 2 * g + role, ZINF_OBJ_WEIGHT, u },
+        { p->extents_state, ZINF_AT_EXTENT_STATE, 2 * g + role, ZINF_OBJ_STATE, g },
+    };
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (places[i].has && !holds(k, zinf_cell_base(p, places[i].space) + places[i].at, places[i].object, places[i].a, 1))
+            return false;
+    return true;
+}
+
+static int check_grains(struct check *k)
+{
+    const struct zinf_sched_plan *p = k->p;
+    for (uint32_t g = 0; g < p->nr_grains; g++) {
+        bool pending = is_pending(k->s), write = pending && has_extents(p);
+        bool flip = commits(k->s) && (write || k->dirty);
+        if (k->updates[g] != (pending ? 1 : 0))
+            return fault_end(k, pending ? "not exactly one update of grain" : "nothing is pending, but it updates grain", g);
+        if (k->written[g] != (write ? 1 : 0) || k->s->flips[g] != (flip ? 1 : 0))
+            return fault_end(k, "writes, COMMIT and extent roles do not agree for grain", g);
+        k->role[g] ^= k->s->flips[g];
+        if (!grain_complete(k, g))
+            return fault_end(k, "some place does not have the newest version of grain", g);
+    }
+    return 0;
+}
+
+static int check_visits(struct check *k)
+{
+    const struct zinf_sched_spec *m = &k->p->spec;
+    for (uint32_t s = 0; s <= m->nr_layers; s++)
+        for (uint32_t j = 0; j < m->nr_micro; j++) {
+            uint32_t v = s * m->nr_micro + j, head = s == m->nr_layers;
+            uint32_t forward = is_training(k->s) ? !head : k->s->kind == ZINF_SCHED_EVAL;
+            if (k->forward[v] != forward || k->backward[v] != (is_training(k->s) ? 1 : 0))
+                return fault_end(k, "not exactly one visit of each micro-batch to layer", s);
+        }
+    return 0;
+}
+
+static int check_gradients(struct check *k)
+{
+    const struct zinf_sched_plan *p = k->p;
+    const struct zinf_sched_spec *m = &p->spec;
+    bool train = is_training(k->s);
+    for (uint32_t u = 0; u < m->nr_units; u++) {
+        bool product = train && m->unit_elems[u] && (u != m->embed_unit || u == m->head_unit);
+        uint32_t space = p->grad_device[u] ? ZINF_AT_GRAD_DEVICE : ZINF_AT_GRAD_HOST;
+        if (k->reduced[u] != (product ? 1 : 0) || k->home_grad[u] != (product ? 1 : 0))
+            return fault_end(k, "not exactly one gradient of unit", u);
+        if (train && m->unit_elems[u] && !holds(k, zinf_cell_base(p, space) + u, ZINF_OBJ_GRAD, u, 0))
+            return fault_end(k, "the gradient does not reach the home of unit", u);
+    }
+    if (k->adds != (train && m->embed_unit != ZINF_NONE ? m->nr_micro : 0))
+        return fault_end(k, "not exactly one addition of each micro-batch's rows, but", k->adds);
+    return 0;
+}
+
+static int check_end(struct check *k)
+{
+    bool train = is_training(k->s);
+    for (uint32_t i = 0; i < k->first_place[ZINF_NR_CLASSES]; i++)
+        if (k->places[i].taker != ZINF_NONE)
+            return fault_end(k, "a slot is still held at the end, taken by operation", k->places[i].taker);
+    if ((k->count != ZINF_NONE) != train || (k->norm != ZINF_NONE) != train)
+        return fault_end(k, train ? "COUNT or NORM is missing; operations:" : "COUNT or NORM in it; operations:", k->s->nr_ops);
+    if ((k->commit != ZINF_NONE) != commits(k->s))
+        return fault_end(k, "COMMIT is missing; operations:", k->s->nr_ops);
+    int rc = check_grains(k);
+    if (!rc)
+        rc = check_visits(k);
+    return rc ? rc : check_gradients(k);
+}
+
+/* ---- seams ---- */
+
+static void put(struct check *k, bool has, uint32_t cell, uint8_t object, uint32_t a, int32_t version)
+{
+    if (has)
+        k->cells[cell] = (struct cell){ .valid = true, .object = object, .a = a, .version = version };
+}
+
+/* What a run starts from: every grain where the plan keeps it; with updates pending, the gradients too. */
+static void begin_chain(struct check *k, const struct zinf_schedule *s)
+{
+    const struct zinf_sched_plan *p = k->p;
+    bool pending = is_pending(s);
+    int32_t v = pending ? 0 : 1;
+    k->dirty = s->flags & ZINF_SCHED_DIRTY;
+    for (uint32_t g = 0; g < p->nr_grains; g++) {
+        uint32_t u = p->grains[g].unit;
+        put(k, p->weight_host[u], zinf_cell_base(p, ZINF_AT_WEIGHT_HOST) + g, ZINF_OBJ_WEIGHT, u, v);
+        put(k, p->weight_device[u], zinf_cell_base(p, ZINF_AT_WEIGHT_DEVICE) + g, ZINF_OBJ_WEIGHT, u, v);
+        put(k, p->state_host[g], zinf_cell_base(p, ZINF_AT_STATE_HOST) + g, ZINF_OBJ_STATE, g, v);
+        put(k, p->state_device[g], zinf_cell_base(p, ZINF_AT_STATE_DEVICE) + g, ZINF_OBJ_STATE, g, v);
+        put(k, p->extents_weight, zinf_cell_base(p, ZINF_AT_EXTENT_WEIGHT) + 2 * g + k->dirty, ZINF_OBJ_WEIGHT, u, v);
+        put(k, p->extents_state, zinf_cell_base(p, ZINF_AT_EXTENT_STATE) + 2 * g + k->dirty, ZINF_OBJ_STATE, g, v);
+    }
+    for (uint32_t u = 0; u < p->spec.nr_units; u++) {
+        put(k, pending && p->grad_host[u], zinf_cell_base(p, ZINF_AT_GRAD_HOST) + u, ZINF_OBJ_GRAD, u, -1);
+        put(k, pending && p->grad_device[u], zinf_cell_base(p, ZINF_AT_GRAD_DEVICE) + u, ZINF_OBJ_GRAD, u, -1);
+    }
+}
+
+/* Versions move on when the updates of the iteration before are to be done: not after a skip, which leaves weights and state as
+ * they were. Old versions and the gradients of anything else are worth nothing. */
+static void cross_seam(struct check *k, bool pending)
+{
+    for (uint32_t c = 0; c < k->nr_home_cells; c++) {
+        struct cell *h = &k->cells[c];
+        bool grad = h->object == ZINF_OBJ_GRAD;
+        h->valid = h->valid && (grad ? h->version == 0 && pending : h->version == 1);
+        h->version -= pending ? 1 : 0;
+    }
+}
+
+static void begin_schedule(struct check *k)
+>>>>>>> origin/durable
 {
     const struct zinf_sched_spec *m = &k->p->spec;
     size_t visits = ((size_t)m->nr_layers + 1) * m->nr_micro;
     k->nr_notes = 0;
     k->adds = 0;
-    k->count = k->norm = ZINF_NONE;
+    k->count = k->norm = k->commit = ZINF_NONE;
     for (uint32_t c = 0; c < k->nr_cells; c++) {
         k->cells[c].writer = k->cells[c].readers = ZINF_NONE;
         k->cells[c].valid = k->cells[c].valid && c < k->nr_home_cells;
@@ -331,25 +582,62 @@ static void begin_schedule(struct zinf_check *k)
         k->mark[i] = ZINF_NONE;
 }
 
+<<<<<<< HEAD
 static int run_schedule(struct zinf_check *k, const struct zinf_schedule *before)
 {
     bool after_step = before && zinf_check_training(before);
     if (before && after_step != zinf_check_pending(k->s))
         return zinf_check_fault(k, after_step ? "updates are pending and it does not do them; kind" :
                          "it does updates and none are pending; kind", k->s->kind);
+=======
+/* Whether kind and flags make sense, and may follow what came before: the table in schedule.h. */
+static int check_succession(struct check *k, const struct zinf_schedule *before)
+{
+    const struct zinf_schedule *s = k->s;
+    bool settled = s->kind == ZINF_SCHED_FIRST || s->kind == ZINF_SCHED_EVAL;     /* begins with no verdict to act on */
+    if ((uint32_t)s->kind >= ZINF_NR_SCHED_KINDS)
+        return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 ": no such kind", k->number);
+    if ((s->flags & ~(uint32_t)(ZINF_SCHED_COMMITS | ZINF_SCHED_DIRTY)) ||
+        s->flags != zinf_sched_flags_for(k->p, s->kind, s->flags))
+        return fault_end(k, "flags that this kind or plan does not have:", s->flags);
+    if (before && is_training(before) == settled)
+        return fault_end(k, settled ? "there is a verdict and it does not act on it; kind" :
+                         "it acts on a verdict and there is none; kind", s->kind);
+    if (!!(s->flags & ZINF_SCHED_DIRTY) != k->dirty)
+        return fault_end(k, k->dirty ? "the newest bytes are in ALTERNATE, but it is built for CURRENT; flags" :
+                         "the newest bytes are in CURRENT, but it is built for ALTERNATE; flags", s->flags);
+    return 0;
+}
+
+static int run_schedule(struct check *k, const struct zinf_schedule *before)
+{
+    int rc = check_succession(k, before);
+    if (rc)
+        return rc;
+>>>>>>> origin/durable
     if (k->s->nr_grains != k->p->nr_grains)
         return zinf_check_fault(k, "it is of another plan; grains:", k->s->nr_grains);
     if (!zinf_sched_grow(&k->mark, &k->cap_mark, (uint64_t)k->s->nr_ops + 1, sizeof(*k->mark)))
         return zinf_fail(k->st, -ENOMEM, "out of memory for the check");
     if (before)
+<<<<<<< HEAD
         zinf_check_cross_seam(k, after_step);
+=======
+        cross_seam(k, is_pending(k->s));
+>>>>>>> origin/durable
     begin_schedule(k);
     for (k->op = 0; k->op < k->s->nr_ops; k->op++) {
-        int rc = check_op(k);
+        rc = check_op(k);
         if (rc)
             return rc;
     }
+<<<<<<< HEAD
     return zinf_check_end(k);
+=======
+    rc = check_end(k);
+    k->dirty = has_extents(k->p) && zinf_sched_leaves_dirty(k->s->kind, k->s->flags);
+    return rc;
+>>>>>>> origin/durable
 }
 
 /* ---- the plan ---- */
@@ -426,7 +714,11 @@ int zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_sched
     if (rc)
         zinf_fail(st, rc, "out of memory for the check");
     else
+<<<<<<< HEAD
         zinf_check_begin_chain(&k, zinf_check_pending(chain[0]));
+=======
+        begin_chain(&k, chain[0]);
+>>>>>>> origin/durable
     for (uint32_t i = 0; i < nr && !rc; i++) {
         k.s = chain[i];
         k.number = i;

@@ -11,10 +11,22 @@ struct emit {
     const struct zinf_sched_plan *p;
     const struct zinf_sched_spec *m;
     bool pending;                         /* the updates of t-1 come first */
+<<<<<<< HEAD
+=======
+    enum zinf_role newest;                /* where the drive has the newest bytes at entry */
+    bool failed;                          /* out of memory: everything after is a no-op */
+    uint32_t cap_ops, cap_accesses, cap_deps, cap_bufs, cap_marks;
+    /* per cell: who wrote it last, who has read it since (list in readers) */
+    uint32_t *writer, *since, nr_cells, cap_writer, cap_since;
+    struct reader *readers;               uint32_t nr_readers, cap_readers;
+    uint32_t *buf_cell;                   uint32_t cap_buf_cell;   /* first cell of a buffer */
+    uint32_t *mark;                       /* per op: the last op that named it */
+>>>>>>> origin/durable
     uint32_t *device, *host;              /* per unit: its buffer now, or NONE */
     uint32_t *x, *dx, *ckpt;              /* buffers: per micro-batch; ckpt per layer and micro-batch */
     uint32_t count;                       /* the COUNT operation, or NONE */
     uint32_t *finals, nr_finals, cap_finals;   /* what NORM waits for; before that, what COUNT waits for */
+    uint32_t *written, nr_written, cap_written;   /* the WRITEs, for COMMIT */
 };
 
 /* ---- locations and accesses ---- */
@@ -80,6 +92,17 @@ static void final(struct emit *e, uint32_t op)
         e->finals[e->nr_finals++] = op;
 }
 
+/* Follows all writes; the record names what they wrote, and what earlier schedules did without a commit. */
+static void commit(struct emit *e)
+{
+    begin(e, ZINF_OP_COMMIT, ZINF_LANE_SYNC, ZINF_WHAT_NONE);
+    for (uint32_t i = 0; i < e->nr_written; i++)
+        after(e, e->written[i]);
+    end(e, 0, e->p->rates.sync_s, 1);
+    if (!e->failed && (e->nr_written || e->newest == ZINF_ROLE_ALTERNATE))
+        memset(e->g->flips, 1, e->p->nr_grains);
+}
+
 /* COUNT or NORM: follows all finals. */
 static uint32_t gather_point(struct emit *e, enum zinf_op_kind kind)
 {
@@ -105,8 +128,13 @@ static struct zinf_loc host_weights(struct emit *e, uint32_t u, int32_t version)
     if (p->weight_host[u])
         return home(ZINF_AT_WEIGHT_HOST, u);
     if (e->host[u] == ZINF_NONE) {
+<<<<<<< HEAD
         enum zinf_role role = version == 1 && e->pending ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT;
         e->host[u] = zinf_prog_buf(&e->w, ZINF_CLASS_WEIGHT, g1 - g0);
+=======
+        enum zinf_role role = version == 1 && e->pending ? ZINF_ROLE_ALTERNATE : e->newest;
+        e->host[u] = new_buf(e, ZINF_CLASS_WEIGHT, g1 - g0);
+>>>>>>> origin/durable
         struct zinf_loc to = slot(ZINF_CLASS_WEIGHT, e->host[u]);
         zinf_prog_begin(&e->w, ZINF_OP_READ, ZINF_LANE_NVME_READ, ZINF_WHAT_WEIGHTS)->unit = u;
         for (uint32_t g = g0; g < g1; g++)
@@ -152,8 +180,13 @@ static struct zinf_loc state_at(struct emit *e, uint32_t g)
     struct zinf_op *o = zinf_prog_begin(&e->w, ZINF_OP_READ, ZINF_LANE_NVME_READ, ZINF_WHAT_STATE);
     o->unit = p->grains[g].unit;
     o->grain = g;
+<<<<<<< HEAD
     zinf_prog_reads(&e->w, of_state(extent(ZINF_AT_EXTENT_STATE, g, ZINF_ROLE_CURRENT), g, 0));
     zinf_prog_writes(&e->w, of_state(to, g, 0));
+=======
+    reads(e, of_state(extent(ZINF_AT_EXTENT_STATE, g, e->newest), g, 0));
+    writes(e, of_state(to, g, 0));
+>>>>>>> origin/durable
     end_move(e, p->grains[g].nr_elems * e->m->state_nbytes, p->rates.read);
     return to;
 }
@@ -176,9 +209,17 @@ static void write_grain(struct emit *e, uint32_t u, uint32_t g, struct zinf_loc 
     if (p->extents_state)
         zinf_prog_writes(&e->w, of_state(extent(ZINF_AT_EXTENT_STATE, g, ZINF_ROLE_ALTERNATE), g, 1));
     if (p->extents_weight)
+<<<<<<< HEAD
         zinf_prog_writes(&e->w, of_weight(extent(ZINF_AT_EXTENT_WEIGHT, g, ZINF_ROLE_ALTERNATE), u, 0, 1));
     end_move(e, p->grains[g].nr_elems * per_elem, p->rates.write);
     e->w.g->flips[g] = 1;
+=======
+        writes(e, of_weight(extent(ZINF_AT_EXTENT_WEIGHT, g, ZINF_ROLE_ALTERNATE), u, 0, 1));
+    uint32_t op = end_move(e, p->grains[g].nr_elems * per_elem, p->rates.write);
+    more(e, &e->written, &e->cap_written, (uint64_t)e->nr_written + 1, sizeof(*e->written));
+    if (!e->failed)
+        e->written[e->nr_written++] = op;
+>>>>>>> origin/durable
 }
 
 static void update_unit(struct emit *e, uint32_t u)
@@ -399,12 +440,19 @@ static void embedding_gradient(struct emit *e)
     }
 }
 
-static void step(struct emit *e, enum zinf_sched_kind kind)
+static void step(struct emit *e, enum zinf_sched_kind kind, uint32_t flags)
 {
+<<<<<<< HEAD
     bool train = kind == ZINF_SCHED_FIRST || kind == ZINF_SCHED_STEADY;
     for (uint32_t u = 0; e->pending && u < e->m->nr_units && !e->w.failed; u++)
+=======
+    bool train = zinf_kind_trains(kind);
+    for (uint32_t u = 0; e->pending && u < e->m->nr_units && !e->failed; u++)
+>>>>>>> origin/durable
         update_unit(e, u);
-    if (kind == ZINF_SCHED_FLUSH)
+    if (flags & ZINF_SCHED_COMMITS)
+        commit(e);
+    if (kind == ZINF_SCHED_FLUSH || kind == ZINF_SCHED_FLUSH_SKIP)
         return;
     if (train)
         e->count = gather_point(e, ZINF_OP_COUNT);
@@ -436,16 +484,84 @@ static bool open_emit(struct emit *e, const struct zinf_sched_plan *p, struct zi
     return !e->w.failed;
 }
 
-int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, struct zinf_program *out)
+int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags, struct zinf_program *out)
 {
+<<<<<<< HEAD
     struct emit e = { .pending = kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH };
     if (open_emit(&e, p, out))
         step(&e, kind);
+=======
+    struct emit e = { .p = p, .m = &p->spec, .g = out };
+    memset(out, 0, sizeof(*out));
+    e.pending = zinf_kind_updates(kind);
+    e.newest = flags & ZINF_SCHED_DIRTY ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT;
+    start(&e);
+    if (!e.failed)
+        step(&e, kind, flags);
+    free(e.writer);
+    free(e.since);
+    free(e.readers);
+    free(e.buf_cell);
+    free(e.mark);
+>>>>>>> origin/durable
     free(e.device);
     free(e.host);
     free(e.x);
     free(e.dx);
     free(e.ckpt);
     free(e.finals);
+<<<<<<< HEAD
     return zinf_prog_close(&e.w);
+=======
+    free(e.written);
+    if (!e.failed)
+        return 0;
+    zinf_program_free(out);
+    return -ENOMEM;
+}
+
+void zinf_program_free(struct zinf_program *g)
+{
+    free(g->ops);
+    free(g->accesses);
+    free(g->deps);
+    free(g->buf_class);
+    free(g->flips);
+    memset(g, 0, sizeof(*g));
+}
+
+int zinf_program_peaks(const struct zinf_program *g, uint32_t peak[ZINF_NR_CLASSES])
+{
+    uint32_t live[ZINF_NR_CLASSES] = { 0 };
+    uint32_t *last = malloc(((size_t)g->nr_bufs + 1) * sizeof(*last));
+    bool *seen = calloc((size_t)g->nr_bufs + 1, sizeof(*seen));
+    int rc = last && seen ? 0 : -ENOMEM;
+    memset(peak, 0, ZINF_NR_CLASSES * sizeof(*peak));
+    for (int pass = 0; !rc && pass < 2; pass++) {
+        for (uint32_t i = 0; i < g->nr_ops; i++) {
+            const struct zinf_op *o = &g->ops[i];
+            const struct zinf_access *a = &g->accesses[o->rd], *stop = a + o->nr_rd + o->nr_wr;
+            for (const struct zinf_access *k = a; k < stop; k++) {
+                uint32_t b = k->loc.index, c = k->loc.sub;
+                if (k->loc.space != ZINF_AT_SLOT)
+                    continue;
+                if (!pass) {
+                    last[b] = i;
+                } else if (!seen[b]) {
+                    seen[b] = true;
+                    if (++live[c] > peak[c])
+                        peak[c] = live[c];
+                }
+            }
+            for (const struct zinf_access *k = a; pass && k < stop; k++)
+                if (k->loc.space == ZINF_AT_SLOT && last[k->loc.index] == i) {
+                    last[k->loc.index] = ZINF_NONE;
+                    live[k->loc.sub]--;
+                }
+        }
+    }
+    free(last);
+    free(seen);
+    return rc;
+>>>>>>> origin/durable
 }

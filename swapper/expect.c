@@ -108,11 +108,11 @@ static void expect_write(const struct zinf_op *o, struct cursor *rd, struct curs
     const struct zinf_sched_plan *p = rd->p;
     if (p->extents_state) {
         take_state(rd, o->grain, 1);
-        take(wr, ZINF_AT_EXTENT_STATE, ZINF_ROLE_ALTERNATE, o->grain, 0, state(o->grain, 1));
+        take(wr, ZINF_AT_EXTENT_STATE, ANY, o->grain, 0, state(o->grain, 1));
     }
     if (p->extents_weight) {
         take_host_weights(rd, o->unit, o->grain, 1);
-        take(wr, ZINF_AT_EXTENT_WEIGHT, ZINF_ROLE_ALTERNATE, o->grain, 0, weight(o->unit, 1));
+        take(wr, ZINF_AT_EXTENT_WEIGHT, ANY, o->grain, 0, weight(o->unit, 1));
     }
 }
 
@@ -234,6 +234,7 @@ static uint32_t numbers_of(const struct zinf_op *o, bool *known)
         return o->what == ZINF_WHAT_CKPT ? LAYER | MICRO : o->what == ZINF_WHAT_ROWS ? UNIT | MICRO : LAYER | UNIT;
     case ZINF_OP_COUNT:
     case ZINF_OP_NORM:
+    case ZINF_OP_COMMIT:
         return 0;
     case ZINF_OP_REDUCE:
         return LAYER | UNIT;
@@ -284,7 +285,7 @@ static enum zinf_lane lane_of(const struct zinf_sched_plan *p, const struct zinf
         [ZINF_OP_READ] = ZINF_LANE_NVME_READ, [ZINF_OP_WRITE] = ZINF_LANE_NVME_WRITE, [ZINF_OP_UPLOAD] = ZINF_LANE_H2D,
         [ZINF_OP_DOWNLOAD] = ZINF_LANE_D2H, [ZINF_OP_COUNT] = ZINF_LANE_COMM, [ZINF_OP_REDUCE] = ZINF_LANE_COMM,
         [ZINF_OP_NORM] = ZINF_LANE_COMM, [ZINF_OP_FORWARD] = ZINF_LANE_COMPUTE, [ZINF_OP_BACKWARD] = ZINF_LANE_COMPUTE,
-        [ZINF_OP_ADD] = ZINF_LANE_CPU, [ZINF_OP_UPDATE] = ZINF_LANE_CPU,
+        [ZINF_OP_ADD] = ZINF_LANE_CPU, [ZINF_OP_UPDATE] = ZINF_LANE_CPU, [ZINF_OP_COMMIT] = ZINF_LANE_SYNC,
     };
     if (o->kind == ZINF_OP_UPDATE && p->state_device[o->grain])
         return ZINF_LANE_COMPUTE;

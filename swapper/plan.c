@@ -221,14 +221,14 @@ void zinf_plan_ledger(const struct zinf_sched_plan *p, uint64_t use[2])
     }
 }
 
-/* The most slots in use at once in the serial walk of any kind. */
+/* The most slots in use at once in the serial walk of any kind. Flags change no slot, and a skip needs those of first. */
 static int find_peaks(const struct zinf_sched_plan *p, uint32_t peak[ZINF_NR_CLASSES])
 {
     memset(peak, 0, ZINF_NR_CLASSES * sizeof(*peak));
-    for (uint32_t k = 0; k < ZINF_NR_SCHED_KINDS; k++) {
+    for (uint32_t k = ZINF_SCHED_FIRST; k <= ZINF_SCHED_EVAL; k++) {
         struct zinf_program g;
         uint32_t one[ZINF_NR_CLASSES];
-        int rc = zinf_program_emit(p, (enum zinf_sched_kind)k, &g);
+        int rc = zinf_program_emit(p, (enum zinf_sched_kind)k, 0, &g);
         if (!rc)
             rc = zinf_program_peaks(&g, one);
         zinf_program_free(&g);

@@ -10,7 +10,7 @@
 /* A mid-range machine; the engine passes what was measured. */
 const struct zinf_sched_rates zinf_sched_default_rates = {
     .read = 3e9, .write = 2e9, .h2d = 10e9, .d2h = 10e9, .add = 5e9, .reduce = 10e9, .update_elems = 1e9, .flops = 1e11,
-    .tokens_micro = 1024,
+    .tokens_micro = 1024, .sync_s = 5e-3,
 };
 const struct zinf_sched_policy zinf_sched_default_policy = { .window = 1, .use_spare_host = true };
 
@@ -32,10 +32,17 @@ const char *zinf_lane_name(enum zinf_lane lane)
 const char *zinf_op_kind_name(enum zinf_op_kind kind)
 {
     static const char *const names[ZINF_NR_OP_KINDS] = {
+<<<<<<< HEAD
         [ZINF_OP_READ] = "READ",         [ZINF_OP_WRITE] = "WRITE",       [ZINF_OP_UPLOAD] = "UPLOAD",
         [ZINF_OP_DOWNLOAD] = "DOWNLOAD", [ZINF_OP_COUNT] = "COUNT",       [ZINF_OP_REDUCE] = "REDUCE",
         [ZINF_OP_FORWARD] = "FORWARD",   [ZINF_OP_BACKWARD] = "BACKWARD", [ZINF_OP_ADD] = "ADD",
         [ZINF_OP_NORM] = "NORM",         [ZINF_OP_UPDATE] = "UPDATE",
+=======
+        [ZINF_OP_READ] = "READ", [ZINF_OP_WRITE] = "WRITE", [ZINF_OP_UPLOAD] = "UPLOAD", [ZINF_OP_DOWNLOAD] = "DOWNLOAD",
+        [ZINF_OP_COUNT] = "COUNT", [ZINF_OP_REDUCE] = "REDUCE", [ZINF_OP_FORWARD] = "FORWARD",
+        [ZINF_OP_BACKWARD] = "BACKWARD", [ZINF_OP_ADD] = "ADD", [ZINF_OP_NORM] = "NORM", [ZINF_OP_UPDATE] = "UPDATE",
+        [ZINF_OP_COMMIT] = "COMMIT",
+>>>>>>> origin/durable
     };
     return name_of(names, ZINF_NR_OP_KINDS, (uint32_t)kind);
 }
@@ -54,9 +61,16 @@ const char *zinf_sched_kind_name(enum zinf_sched_kind k)
 {
     static const char *const names[ZINF_NR_SCHED_KINDS] = {
         [ZINF_SCHED_FIRST] = "first", [ZINF_SCHED_STEADY] = "steady", [ZINF_SCHED_FLUSH] = "flush",
-        [ZINF_SCHED_EVAL] = "eval",
+        [ZINF_SCHED_EVAL] = "eval", [ZINF_SCHED_SKIP] = "skip", [ZINF_SCHED_FLUSH_SKIP] = "flush_skip",
     };
     return name_of(names, ZINF_NR_SCHED_KINDS, (uint32_t)k);
+}
+
+uint32_t zinf_sched_flags_for(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags)
+{
+    if (!p->extents_weight && !p->extents_state)
+        return 0;
+    return kind == ZINF_SCHED_FIRST || kind == ZINF_SCHED_EVAL ? flags & ~(uint32_t)ZINF_SCHED_COMMITS : flags;
 }
 
 uint64_t zinf_plan_home_nbytes(const struct zinf_sched_plan *p, enum zinf_space space, uint32_t index)

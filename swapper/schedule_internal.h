@@ -27,9 +27,15 @@ struct zinf_program {
     uint8_t *flips;                   /* per grain */
 };
 
+<<<<<<< HEAD
 /* Emits the program of a kind under the homes and keeps of p (slot counts and budgets are not looked at). 0 or
  * -ENOMEM; then *out is empty. */
 int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, struct zinf_program *out);
+=======
+/* Emits the program of a kind under the homes and keeps of p (slot counts and budgets are not looked at); flags are those in
+ * force. 0 or -ENOMEM; then *out is empty. */
+int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags, struct zinf_program *out);
+>>>>>>> origin/durable
 void zinf_program_free(struct zinf_program *g);
 /* Slots in use at once when the program runs one operation at a time, per class. 0 or -ENOMEM. */
 int zinf_program_peaks(const struct zinf_program *g, uint32_t peak[ZINF_NR_CLASSES]);
@@ -44,6 +50,16 @@ const char *zinf_op_expect(const struct zinf_sched_plan *p, const struct zinf_op
 
 /* Makes room for need elements in *(void **)array, doubling; false = out of memory. */
 bool zinf_sched_grow(void *array, uint32_t *cap, uint64_t need, size_t elem_nbytes);
+
+/* What a kind does: the pending updates of t-1; an iteration; neither is a flush after a skip or an evaluation. */
+static inline bool zinf_kind_updates(enum zinf_sched_kind kind)
+{
+    return kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH;
+}
+static inline bool zinf_kind_trains(enum zinf_sched_kind kind)
+{
+    return kind == ZINF_SCHED_FIRST || kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_SKIP;
+}
 
 /* Whether two operations on one lane are ordered by the lane alone. */
 static inline bool zinf_op_same_stream(const struct zinf_op *a, const struct zinf_op *b)

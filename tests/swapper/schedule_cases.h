@@ -3,6 +3,7 @@
 #define ZINF_TESTS_SWAPPER_SCHEDULE_CASES_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -44,18 +45,34 @@ Case RandomCase(std::mt19937_64 *random, uint32_t max_layers);
 /* Makes the plan with budgets that have nothing to spare. */
 void AtMinimum(Case *c);
 
+/* A schedule of a chain. */
+struct Link {
+    zinf_sched_kind kind;
+    uint32_t flags;
+    bool operator<(const Link &o) const { return kind != o.kind ? kind < o.kind : flags < o.flags; }
+};
+
 struct Schedules {
-    SchedulePtr of[ZINF_NR_SCHED_KINDS];
+    SchedulePtr of[ZINF_NR_SCHED_KINDS];          /* as they follow each other when every step commits */
+    std::map<Link, SchedulePtr> with;             /* as links asked for */
     int Build(const zinf_sched_plan *p, zinf_status *st);
     std::vector<const zinf_schedule *> Chain(const std::vector<zinf_sched_kind> &kinds) const;
+    /* Builds what is not there yet; empty on a failure. */
+    std::vector<const zinf_schedule *> Chain(const zinf_sched_plan *p, const std::vector<Link> &links, zinf_status *st);
 };
-/* A chain with every legal pair of kinds in it. */
+/* A chain with every legal pair of kinds in it, for Schedules.of. */
 const std::vector<zinf_sched_kind> &EveryPair();
+
+enum class Durable { kStep, kEvery3, kNone, kAny };
+/* A legal chain of nr links that begins anywhere: kinds at random, flags as the setting has them or, kAny, at random too. */
+std::vector<Link> RandomChain(std::mt19937_64 *random, Durable durable, int nr, bool extents);
+std::string Words(const std::vector<Link> &links);
 int Check(const zinf_sched_plan *p, const std::vector<const zinf_schedule *> &chain, zinf_status *st);
 
 /* A schedule that a test may spoil. */
 struct Copy {
     zinf_sched_kind kind;
+    uint32_t flags;
     std::vector<zinf_op> ops;
     std::vector<zinf_access> accesses;
     std::vector<uint32_t> deps;
@@ -69,9 +86,15 @@ struct Copy {
 /* Everything of a schedule in words and numbers, to compare. */
 std::string Dump(const zinf_schedule *s);
 
+<<<<<<< HEAD
 /* The property: each random case is refused with a byte count that is enough, or builds and passes the check on
  * chains of every legal pair. Reports failures with ADD_FAILURE; returns how many plans were refused at first. */
 int RunProperty(uint64_t seed, int cases);
+=======
+/* The property: each random case is refused with a byte count that is enough, or builds and passes the check on random chains.
+ * Reports failures with ADD_FAILURE; returns how many plans were refused at first. pairs counts what followed what. */
+int RunProperty(uint64_t seed, int cases, std::map<std::pair<Link, Link>, int> *pairs);
+>>>>>>> origin/durable
 
 }  // namespace zinf_test
 

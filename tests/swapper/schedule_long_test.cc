@@ -7,7 +7,9 @@ namespace {
 
 TEST(ScheduleLong, RandomCasesBuildAndCheckOrAreRefusedByTheRightNumber)
 {
-    EXPECT_GT(zinf_test::RunProperty(1000, 10000), 3000);
+    std::map<std::pair<zinf_test::Link, zinf_test::Link>, int> pairs;
+    EXPECT_GT(zinf_test::RunProperty(1000, 10000, &pairs), 3000);
+    EXPECT_EQ(100u, pairs.size());
 }
 
 }  // namespace

@@ -24,9 +24,105 @@ uint32_t CountOps(const zinf_schedule *s, zinf_op_kind kind, zinf_what what = ZI
 
 TEST(Schedule, RandomCasesBuildAndCheckOrAreRefusedByTheRightNumber)
 {
-    int refused = RunProperty(1, 1000);
+    std::map<std::pair<Link, Link>, int> pairs;
+    int refused = RunProperty(1, 1000, &pairs);
     EXPECT_GT(refused, 300);
     EXPECT_LT(refused, 900);
+    /* 10 kinds with flags that end in a verdict, each before 4 kinds that act on it with or without a commit; 10 that do not */
+    EXPECT_EQ(10u * 4 * 2 + 10 * 2, pairs.size());
+}
+
+TEST(Schedule, CommitComesAfterTheWritesAndHoldsUpNothing)
+{
+    Case c = ChainCase(Ends::kUntied, 3, 8, 2);
+    c.rates.sync_s = 123;
+    PlanPtr p;
+    zinf_status st;
+    Schedules s;
+    ASSERT_EQ(0, c.Make(&p, &st)) << st.text;
+    ASSERT_EQ(0, s.Build(p.get(), &st)) << st.text;
+    for (zinf_sched_kind kind : {ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH, ZINF_SCHED_SKIP, ZINF_SCHED_FLUSH_SKIP}) {
+        SCOPED_TRACE(zinf_sched_kind_name(kind));
+        const zinf_schedule *with = s.of[kind].get();
+        auto without = s.Chain(p.get(), {{kind, 0}}, &st);
+        uint32_t writes = CountOps(with, ZINF_OP_WRITE, ZINF_WHAT_GRAIN);
+        EXPECT_EQ(kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH ? p->nr_grains : 0, writes);
+        EXPECT_EQ(1u, CountOps(with, ZINF_OP_COMMIT));
+        EXPECT_EQ(0u, CountOps(without[0], ZINF_OP_COMMIT));
+        EXPECT_EQ(without[0]->nr_ops + 1, with->nr_ops);
+        EXPECT_EQ(writes, static_cast<uint32_t>(std::count(with->flips, with->flips + with->nr_grains, 1)));
+        EXPECT_EQ(0, std::count(without[0]->flips, without[0]->flips + without[0]->nr_grains, 1));
+        std::vector<double> start(with->nr_ops), end(with->nr_ops);
+        zinf_sim sim{};
+        sim.start = start.data();
+        sim.end = end.data();
+        ASSERT_EQ(0, zinf_schedule_simulate(p.get(), &with, 1, &sim));
+        EXPECT_EQ(123, sim.busy[ZINF_LANE_SYNC]);
+        for (uint32_t i = 0; i < with->nr_ops; i++) {
+            if (with->ops[i].kind != ZINF_OP_COMMIT) {
+                EXPECT_LT(end[i], 100);                 /* nobody waits for the 123 s */
+                continue;
+            }
+            EXPECT_EQ(ZINF_LANE_SYNC, with->ops[i].lane);
+            EXPECT_EQ(writes, with->ops[i].nr_deps);
+            EXPECT_EQ(0u, with->ops[i].nr_rd + with->ops[i].nr_wr + with->ops[i].nr_acq + with->ops[i].nr_free);
+            EXPECT_EQ(end[i], sim.seconds);
+        }
+    }
+    EXPECT_EQ(5e-3, zinf_sched_default_rates.sync_s);
+}
+
+TEST(Schedule, ReadsOfADirtyChainAreOfTheAlternateExtents)
+{
+    Case c = ChainCase(Ends::kUntied, 3, 4, 2);
+    c.policy.use_spare_host = false;
+    AtMinimum(&c);
+    PlanPtr p;
+    zinf_status st;
+    Schedules s;
+    ASSERT_EQ(0, c.Make(&p, &st)) << st.text;
+    for (int kind = 0; kind < ZINF_NR_SCHED_KINDS; kind++)
+        for (uint32_t flags = 0; flags < 4; flags++) {
+            Link link{static_cast<zinf_sched_kind>(kind), flags};
+            SCOPED_TRACE(Words({link}));
+            auto chain = s.Chain(p.get(), {link}, &st);
+            ASSERT_EQ(1u, chain.size()) << st.text;
+            bool settled = link.kind == ZINF_SCHED_FIRST || link.kind == ZINF_SCHED_EVAL;
+            bool updates = link.kind == ZINF_SCHED_STEADY || link.kind == ZINF_SCHED_FLUSH;
+            EXPECT_EQ(settled ? flags & ZINF_SCHED_DIRTY : flags, chain[0]->flags);
+            for (uint32_t i = 0; i < chain[0]->nr_ops; i++) {
+                const zinf_op &o = chain[0]->ops[i];
+                for (uint32_t k = 0; k < o.nr_rd && o.kind == ZINF_OP_READ; k++) {
+                    const zinf_access &a = chain[0]->accesses[o.rd + k];
+                    bool written = updates && a.version == 1;
+                    EXPECT_EQ(flags & ZINF_SCHED_DIRTY || written ? ZINF_ROLE_ALTERNATE : ZINF_ROLE_CURRENT, a.loc.sub);
+                }
+                for (uint32_t k = 0; k < o.nr_wr && o.kind == ZINF_OP_WRITE; k++)
+                    EXPECT_EQ(ZINF_ROLE_ALTERNATE, chain[0]->accesses[o.wr + k].loc.sub);
+            }
+            bool flips = chain[0]->flags & ZINF_SCHED_COMMITS && (updates || flags & ZINF_SCHED_DIRTY);
+            EXPECT_EQ(flips ? p->nr_grains : 0u, std::count(chain[0]->flips, chain[0]->flips + chain[0]->nr_grains, 1));
+        }
+}
+
+TEST(Schedule, FlagsMeanNothingWithoutExtentsAndOthersAreRefused)
+{
+    Case c = ChainCase(Ends::kUntied, 3, 4, 2);
+    c.spec.weight_tier = c.spec.state_tier = ZINF_TIER_HOST;
+    PlanPtr p;
+    zinf_status st;
+    Schedules s;
+    ASSERT_EQ(0, c.Make(&p, &st)) << st.text;
+    for (int kind = 0; kind < ZINF_NR_SCHED_KINDS; kind++) {
+        zinf_sched_kind k = static_cast<zinf_sched_kind>(kind);
+        auto chain = s.Chain(p.get(), {{k, 0}, {k, ZINF_SCHED_COMMITS | ZINF_SCHED_DIRTY}}, &st);
+        ASSERT_EQ(2u, chain.size()) << st.text;
+        EXPECT_EQ(0u, chain[1]->flags);
+        EXPECT_EQ(Dump(chain[0]), Dump(chain[1]));
+        zinf_schedule *none = nullptr;
+        EXPECT_EQ(-EINVAL, zinf_schedule_build(p.get(), k, 4, &none, &st));
+        EXPECT_EQ(nullptr, none);
+    }
 }
 
 TEST(Schedule, MinimumIsEnoughAndOneByteLessIsRefused)

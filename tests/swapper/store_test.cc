@@ -358,7 +358,7 @@ TEST_P(StoreBackend, WrittenGrainsBecomeCurrentAtTheSeam)
 }
 
 /* The whole thing: built schedules, the mover, the store; every update adds one to each byte of weights and state. */
-TEST_P(StoreBackend, TrainingStepsMoveEveryByteThroughEveryTier)
+void TrainAndCompareBytes(const Backend &backend, const std::vector<std::pair<zinf_sched_kind, uint32_t>> &steps)
 {
     for (zinf_tier state : {ZINF_TIER_NVME, ZINF_TIER_HOST}) {
         Spec spec;
@@ -367,7 +367,7 @@ TEST_P(StoreBackend, TrainingStepsMoveEveryByteThroughEveryTier)
         PlanPtr roomy = MakePlan(spec);
         spec.device_nbytes = roomy->minimum[0], spec.host_nbytes = roomy->minimum[1];
         PlanPtr plan = MakePlan(spec);
-        Rig rig(plan.get(), GetParam(), 2);
+        Rig rig(plan.get(), backend, 2);
         rig.opts.poison = true;
         uint64_t at_start = nr_allocations;
         ASSERT_EQ(rig.Open(), 0) << rig.Text();
@@ -405,12 +405,16 @@ TEST_P(StoreBackend, TrainingStepsMoveEveryByteThroughEveryTier)
         };
         for (zinf_lane l : {ZINF_LANE_H2D, ZINF_LANE_D2H, ZINF_LANE_COMM, ZINF_LANE_COMPUTE, ZINF_LANE_CPU, ZINF_LANE_SYNC})
             rig.lanes[l] = now.Lane();
-        const zinf_sched_kind steps[] = {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH};
-        for (zinf_sched_kind kind : steps) {
+        for (auto [kind, flags] : steps) {
             zinf_schedule *s = nullptr;
+<<<<<<< HEAD
             ASSERT_EQ(zinf_schedule_build(plan.get(), kind, &s, &rig.st), 0) << rig.Text();
             t += kind != ZINF_SCHED_FIRST;
             uint64_t before = nr_allocations;
+=======
+            ASSERT_EQ(zinf_schedule_build(plan.get(), kind, flags, &s, &rig.st), 0) << rig.Text();
+            t += kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH;
+>>>>>>> origin/durable
             int rc = zinf_mover_run(rig.mover, s, nullptr, nullptr, &rig.st);
             if (GetParam().name != std::string("mem") && !GetParam().reorder) {      /* those two keep books */
                 EXPECT_EQ(nr_allocations - before, 0u) << zinf_sched_kind_name(kind);
@@ -422,10 +426,25 @@ TEST_P(StoreBackend, TrainingStepsMoveEveryByteThroughEveryTier)
         for (uint32_t g = 0; g < plan->nr_grains; g++) {
             std::vector<unsigned char> w(rig.WeightBytes(g)), s(rig.StateBytes(g));
             ASSERT_EQ(zinf_store_get_grain(rig.store, g, w.data(), s.data(), &rig.st), 0) << rig.Text();
-            EXPECT_TRUE(all(w.data(), w.size(), (unsigned char)(g + 3))) << g;
-            EXPECT_TRUE(all(s.data(), s.size(), (unsigned char)(g + 103))) << g;
+            EXPECT_TRUE(all(w.data(), w.size(), (unsigned char)(g + t))) << g;
+            EXPECT_TRUE(all(s.data(), s.size(), (unsigned char)(g + 100 + t))) << g;
         }
     }
+}
+
+TEST_P(StoreBackend, TrainingStepsMoveEveryByteThroughEveryTier)
+{
+    const uint32_t c = ZINF_SCHED_COMMITS;
+    TrainAndCompareBytes(GetParam(), {{ZINF_SCHED_FIRST, 0}, {ZINF_SCHED_STEADY, c}, {ZINF_SCHED_SKIP, c}, {ZINF_SCHED_STEADY, c},
+                                      {ZINF_SCHED_FLUSH, c}, {ZINF_SCHED_EVAL, 0}});
+}
+
+TEST_P(StoreBackend, TrainingStepsThatCommitNowAndThenMoveEveryByteThroughEveryTier)
+{
+    const uint32_t c = ZINF_SCHED_COMMITS, d = ZINF_SCHED_DIRTY;
+    TrainAndCompareBytes(GetParam(), {{ZINF_SCHED_FIRST, 0}, {ZINF_SCHED_STEADY, 0}, {ZINF_SCHED_STEADY, d}, {ZINF_SCHED_SKIP, d},
+                                      {ZINF_SCHED_STEADY, c | d}, {ZINF_SCHED_STEADY, 0}, {ZINF_SCHED_FLUSH, d},
+                                      {ZINF_SCHED_EVAL, d}, {ZINF_SCHED_FIRST, d}, {ZINF_SCHED_FLUSH_SKIP, c | d}});
 }
 
 /* ---- transfers ---- */

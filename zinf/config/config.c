@@ -334,6 +334,13 @@ static void resolve_simple(struct load *l)
     c->seed = (uint64_t)get(l, "zinf.seed")->integer;
     c->keep_state = get(l, "zinf.keep_state")->boolean;
     c->direct = direct->is_auto || direct->boolean;
+    c->sync_power = strcmp(get(l, "zinf.sync")->text, "power") == 0;
+    c->checksum = get(l, "zinf.checksum")->boolean;
+    c->durability_every = (uint32_t)get(l, "zinf.durability")->integer;
+    if (c->durability_every && c->offload_optimizer != ZINF_OFFLOAD_NVME) {
+        zinf_log(l->log, ZINF_LOG_INFO, "zinf.durability: none: the optimizer state is not on nvme; --save-every makes checkpoints");
+        c->durability_every = 0;
+    }
 }
 
 int zinf_config_load(const char *path, const char *text, const char *name, const char *const *sets, uint32_t nr_sets,
@@ -424,7 +431,7 @@ static const char *type_name(enum zinf_key_type t)
     static const char *const names[] = {
         [ZINF_KEY_BOOL] = "boolean", [ZINF_KEY_INT] = "integer", [ZINF_KEY_NUMBER] = "number", [ZINF_KEY_SIZE] = "size",
         [ZINF_KEY_TEXT] = "text", [ZINF_KEY_CHOICE] = "choice", [ZINF_KEY_PATHS] = "folders",
-        [ZINF_KEY_BETAS] = "two numbers", [ZINF_KEY_FREE] = "section",
+        [ZINF_KEY_BETAS] = "two numbers", [ZINF_KEY_EVERY] = "step|none|{every}", [ZINF_KEY_FREE] = "section",
     };
 
     return names[t];

@@ -52,6 +52,9 @@ struct zinf_config {
     uint64_t threads;                           /* or ZINF_AUTO_U64 */
     uint64_t seed;
     bool     keep_state;
+    uint32_t durability_every;                  /* zinf.durability: "step" = 1, {"every": N} = N, "none" = 0 */
+    bool     sync_power;                        /* zinf.sync: "power", else "process" */
+    bool     checksum;                          /* zinf.checksum */
     bool     direct;                            /* zinf.o_direct: "auto" (true) or false */
     struct zinf_settings *settings;             /* every key's value and where it came from, for explain */
 };

@@ -147,6 +147,21 @@ static int convert_betas(struct zinf_setting *s, const struct zinf_json *v, stru
     return 0;
 }
 
+static int convert_every(struct zinf_setting *s, const struct zinf_json *v, struct zinf_status *st)
+{
+    const struct zinf_json *every = zinf_json_get(v, "every");
+
+    if (v->type == ZINF_JSON_STRING && (!strcmp(v->string, "step") || !strcmp(v->string, "none"))) {
+        s->integer = !strcmp(v->string, "step");
+        return 0;
+    }
+    if (v->type != ZINF_JSON_OBJECT || v->nr_items != 1 || !every || !every->is_integer || every->integer < 1 ||
+        every->integer > UINT32_MAX)
+        return fail_type(s, "\"step\", \"none\" or {\"every\": N} with N of at least 1", st);
+    s->integer = every->integer;
+    return 0;
+}
+
 /* v is what was given, or the table's default. */
 static int convert_value(struct zinf_setting *s, const struct zinf_json *v, struct zinf_status *st)
 {
@@ -175,6 +190,8 @@ static int convert_value(struct zinf_setting *s, const struct zinf_json *v, stru
         return convert_paths(s, v, st);
     case ZINF_KEY_BETAS:
         return convert_betas(s, v, st);
+    case ZINF_KEY_EVERY:
+        return convert_every(s, v, st);
     case ZINF_KEY_FREE:
         return 0;
     }

@@ -21,6 +21,7 @@ enum zinf_key_type {
     ZINF_KEY_CHOICE,       /* one of choices, case does not matter */
     ZINF_KEY_PATHS,        /* a text or an array of texts */
     ZINF_KEY_BETAS,        /* two numbers in [0, 1) */
+    ZINF_KEY_EVERY,        /* "step", "none" or {"every": N}: 1, 0 or N */
     ZINF_KEY_FREE          /* a section or value whose inside is not looked at, but for rule */
 };
 

@@ -123,6 +123,15 @@ static void format_value(struct zinf_json_out *o, const struct zinf_setting *s)
         zinf_json_put_number(o, NULL, s->number2);
         zinf_json_close_array(o);
         break;
+    case ZINF_KEY_EVERY:
+        if (s->integer > 1) {
+            zinf_json_open_object(o, NULL);
+            zinf_json_put_integer(o, "every", s->integer);
+            zinf_json_close_object(o);
+        } else {
+            zinf_json_put_string(o, NULL, s->integer ? "step" : "none");
+        }
+        break;
     case ZINF_KEY_PATHS:
     case ZINF_KEY_FREE:
         if (s->given) {

@@ -130,22 +130,13 @@ static int put_grain(struct zinf_trainer *t, const struct zinf_state_source *fro
     return zinf_store_put_grain(t->store, grain, f.weights, f.state, st);
 }
 
-/* After a resume the drives hold everything; RAM and device hold copies of weights. */
-static int get_copies(struct zinf_trainer *t, uint32_t grain, char *spare, struct zinf_status *st)
+/* After a resume the drives hold everything; RAM and device get their copies. */
+static int restore_grain(struct zinf_trainer *t, uint32_t grain, char *spare, struct zinf_status *st)
 {
-    const struct zinf_sched_plan *p = t->plan;
-    uint32_t unit = p->grains[grain].unit;
     struct fill f = { 0 };
-    int rc;
 
-    if (!p->weight_host[unit] && !p->weight_device[unit])
-        return 0;
     place(t, grain, spare, &f);
-    rc = zinf_store_get_grain(t->store, grain, f.weights, NULL, st);
-    if (!rc && p->weight_device[unit])
-        memcpy(zinf_store_addr(t->store, (struct zinf_loc){ ZINF_AT_WEIGHT_DEVICE, 0, unit }, grain), f.weights,
-               p->grains[grain].nr_elems * p->spec.weight_nbytes);
-    return rc;
+    return zinf_store_restore_grain(t->store, grain, f.weights, f.state, st);
 }
 
 int zinf_state_init(struct zinf_trainer *t, const struct zinf_state_source *from, struct zinf_status *st)
@@ -164,7 +155,7 @@ int zinf_state_init(struct zinf_trainer *t, const struct zinf_state_source *from
             return zinf_fail(st, -ENOMEM, "out of memory");
     }
     for (uint32_t i = 0; i < p->nr_grains && !rc; i++) {
-        rc = t->resumed ? get_copies(t, i, spare, st) : put_grain(t, from, i, spare, st);
+        rc = t->resumed ? restore_grain(t, i, spare, st) : put_grain(t, from, i, spare, st);
         done += p->grains[i].nr_elems;
         if (t->opts.progress && !rc)
             t->opts.progress(t->opts.progress_ctx, t->resumed ? "loading" : "initialising", done,

@@ -50,9 +50,10 @@ static int check_weights(const struct run *r)
     for (uint32_t g = t->plan->unit_first_grain[unit]; g < t->plan->unit_first_grain[unit + 1]; g++) {
         const void *p = zinf_store_addr(t->store, rd(r, 0)->loc, g);
         uint32_t crc = zinf_crc32c(0, p, t->plan->grains[g].nr_elems * t->plan->spec.weight_nbytes);
+        const uint32_t *want = zinf_store_crc(t->store, g, role);
 
-        if (crc != zinf_store_crc(t->store, g, role)[0])
-            return zinf_store_damaged(t->store, g, role, 0, crc, r->st);
+        if (want && crc != want[0])
+            return zinf_store_crc_fail(t->store, g, role, 0, crc, r->st);
     }
     return 0;
 }
@@ -273,6 +274,8 @@ static int check_pieces(const struct run *r, const char *weights, const char *st
     struct pieces p = { r, r->t->plan->weight_host[r->op->unit] ? NULL : weights, state, { 0 } };
     const uint32_t *want = zinf_store_crc(r->t->store, r->op->grain, role_in(r));
 
+    if (!want)
+        return 0;
     zinf_pool_for(r->t->pool, ZINF_RECORD_PIECES, piece_crc, &p);
     for (uint32_t i = 0; i < ZINF_RECORD_PIECES; i++) {
         uint64_t offset, nbytes;
@@ -280,7 +283,7 @@ static int check_pieces(const struct run *r, const char *weights, const char *st
 
         if (zinf_store_piece(r->t->plan, r->op->grain, i, &offset, &nbytes, &is_weights) && (is_weights ? p.weights : p.state) &&
             p.crc[i] != want[i])
-            return zinf_store_damaged(r->t->store, r->op->grain, role_in(r), i, p.crc[i], r->st);
+            return zinf_store_crc_fail(r->t->store, r->op->grain, role_in(r), i, p.crc[i], r->st);
     }
     return 0;
 }

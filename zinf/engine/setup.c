@@ -172,7 +172,16 @@ static int check_schedules(struct zinf_trainer *t, struct zinf_status *st)
         s[ZINF_SCHED_FLUSH_SKIP][c | d],
     };
 
-    return zinf_schedule_check(t->plan, chain, sizeof(chain) / sizeof(chain[0]), st);
+    const struct zinf_schedule *rare[] = {      /* durability every N > 1: steps between commits */
+        s[ZINF_SCHED_FIRST][0], s[ZINF_SCHED_STEADY][0], s[ZINF_SCHED_STEADY][ZINF_SCHED_DIRTY],
+        s[ZINF_SCHED_SKIP][ZINF_SCHED_DIRTY], s[ZINF_SCHED_STEADY][ZINF_SCHED_DIRTY | ZINF_SCHED_COMMITS],
+        s[ZINF_SCHED_STEADY][0], s[ZINF_SCHED_FLUSH][ZINF_SCHED_DIRTY | ZINF_SCHED_COMMITS], s[ZINF_SCHED_EVAL][0],
+    };
+    int rc = zinf_schedule_check(t->plan, chain, sizeof(chain) / sizeof(chain[0]), st);
+
+    if (!rc && t->durable && t->config.durability_every > 1)
+        rc = zinf_schedule_check(t->plan, rare, sizeof(rare) / sizeof(rare[0]), st);
+    return rc;
 }
 
 int zinf_setup_plan(struct zinf_trainer *t, struct zinf_status *st)

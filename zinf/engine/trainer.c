@@ -240,7 +240,7 @@ static int settle(struct zinf_trainer *t, bool *commit, bool always, struct zinf
     *commit = t->owed != ZINF_OWED_NOTHING && t->durable && (always || zinf_commit_due(t, v->iteration));
     if (*commit) {
         zinf_verdict_encode(v, payload);
-        rc = zinf_store_next_record(t->store, v->iteration, payload, st);
+        zinf_store_next_record(t->store, v->iteration, payload);
     }
     if (!rc && t->save && t->owed == ZINF_OWED_UPDATES && v->applied % t->opts.save_every == 0) {
         rc = zinf_save_begin(t->save, v, st);
@@ -262,18 +262,11 @@ static int settled(struct zinf_trainer *t, bool commit, uint64_t applied, struct
 static int flush(struct zinf_trainer *t, struct zinf_status *st)
 {
     struct zinf_mover_stats stats = { 0 };
-    unsigned char payload[ZINF_VERDICT_NBYTES];
     bool commit;
     int rc;
 
-    if (t->owed == ZINF_OWED_NOTHING && !(t->dirty && t->durable))
+    if (t->owed == ZINF_OWED_NOTHING)
         return 0;
-    if (t->owed == ZINF_OWED_NOTHING) {
-        zinf_verdict_encode(&t->verdict, payload);
-        rc = zinf_store_commit(t->store, t->verdict.iteration, payload, st);
-        t->dirty = t->dirty && rc;
-        return rc;
-    }
     rc = settle(t, &commit, true, st);
     if (!rc)
         rc = run(t, t->owed == ZINF_OWED_UPDATES ? ZINF_SCHED_FLUSH : ZINF_SCHED_FLUSH_SKIP, commit, &stats, st);
