@@ -34,6 +34,7 @@ struct zinf_engine_hooks {
     bool poison;                        /* slots are filled with NaN before their first user writes them */
     uint32_t delay_us;                  /* every operation first sleeps a random time up to this */
     uint64_t delay_seed;
+    uint64_t nan_first, nan_last;       /* iterations whose gradient is made NaN; 0 = none */
     const struct zinf_io_ops *io_ops;   /* overrides zinf.io_backend */
     const void *io_arg;
 };

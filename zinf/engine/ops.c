@@ -115,6 +115,8 @@ static int layer_call(const struct run *r, bool backward)
         c.targets = b->targets + op->micro * b->rows;
         c.row_loss = b->row_loss + op->micro * b->rows;
         c.grad_scale = b->trained ? (float)(1.0 / (double)b->trained) : 0;
+        if (t->verdict.iteration >= t->hooks.nan_first && t->verdict.iteration <= t->hooks.nan_last)
+            c.grad_scale = NAN;
     }
     if (!backward) {
         c.y = head ? NULL : at(r, wr(r, 0));

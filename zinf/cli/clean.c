@@ -1,0 +1,68 @@
+/* zinf/cli/clean.c - `zinf clean`: gives back the drive space of a run that nobody uses any more. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "swapper/rundir.h"
+#include "zinf/cli/args.h"
+#include "zinf/cli/commands.h"
+#include "zinf/cli/runfile.h"
+
+/* A folder that is gone already is no failure: an earlier clean may have been interrupted. */
+static int clean_state(const char *path, struct zinf_status *st)
+{
+    struct zinf_rundir r;
+    struct zinf_status why = { 0 };
+    int rc = zinf_rundir_adopt(path, &r, &why);
+
+    if (rc == -ENOENT)
+        return 0;
+    if (rc)
+        return zinf_fail(st, rc, "%s", why.text);
+    rc = zinf_rundir_close(&r, true, st);
+    if (!rc)
+        printf("removed %s\n", path);
+    return rc;
+}
+
+int zinf_clean_run(const char *dir, struct zinf_status *st)
+{
+    struct zinf_run_file r;
+    int rc = zinf_run_file_read(dir, &r, st);
+
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < r.nr_state_dirs && !rc; i++)
+        rc = clean_state(r.state_dirs[i], st);
+    if (!rc && r.nr_state_dirs) {          /* the log, the weights and the checkpoints stay */
+        r.nr_state_dirs = 0;
+        rc = zinf_run_file_write(dir, &r, st);
+    }
+    zinf_run_file_free(&r);
+    return rc;
+}
+
+int zinf_cmd_clean(int argc, char **argv)
+{
+    struct zinf_arg_list dirs = { 0 };
+    bool help = false;
+    const struct zinf_arg args[] = { { "help", ZINF_ARG_FLAG, &help, NULL, "this text", 0, 0, false } };
+    struct zinf_status st = { 0 };
+    int rc = zinf_args_parse(args, 1, &dirs, argc, argv, &st);
+
+    if (!rc && help) {
+        zinf_args_help("zinf clean DIR [DIR ...]   removes the state that the runs in these folders keep on drives", args, 1);
+        zinf_args_free(&dirs);
+        return 0;
+    }
+    if (!rc && !dirs.nr)
+        rc = zinf_fail(&st, -EINVAL, "name the folders of the runs whose state on drives is to be removed");
+    if (rc) {
+        zinf_args_free(&dirs);
+        return zinf_cmd_usage(&st);
+    }
+    for (uint32_t i = 0; i < dirs.nr && !rc; i++)
+        rc = zinf_clean_run(dirs.items[i], &st);
+    zinf_args_free(&dirs);
+    return rc ? zinf_cmd_fail(&st) : 0;
+}
