@@ -179,7 +179,9 @@ static int drive_run(struct zinf_store *s, uint32_t grain, uint32_t side, enum z
 {
     const struct zinf_extent *e = &s->extents[grain];
     uint64_t off = (state ? e->state_off_bytes : e->weight_off_bytes)[side];
-    int rc = zinf_io_run(s->queue, &s->files[e->drive], dir, buf, nbytes, off, st);
+    int rc = dir == ZINF_IO_WRITE ? zinf_store_commit_check(s, st) : 0;
+    if (!rc)
+        rc = zinf_io_run(s->queue, &s->files[e->drive], dir, buf, nbytes, off, st);
     if (rc && dir == ZINF_IO_WRITE)
         zinf_store_commit_refuse(s, rc);
     return rc;

@@ -274,7 +274,17 @@ void zinf_store_commit_refuse(struct zinf_store *s, int rc)
 
 bool zinf_store_has_named(const struct zinf_store *s)
 {
-    return s->commit && s->commit->has_record;
+    /* A record whose write failed may be on the drive all the same. */
+    return s->commit && (s->commit->has_record || s->commit->refused);
+}
+
+int zinf_store_commit_check(const struct zinf_store *s, struct zinf_status *st)
+{
+    const struct zinf_store_commit *c = s->commit;
+    if (!c || !c->refused)
+        return 0;
+    return zinf_fail(st, c->refused, "%s: nothing is written after a failed write or sync (%s): the state of iteration %llu is "
+                     "what is kept", c->file.path, strerror(-c->refused), (unsigned long long)c->generation);
 }
 
 /* ---- what is recorded ---- */
@@ -284,9 +294,9 @@ static int begin(struct zinf_store *s, const uint8_t *flips, struct zinf_status 
 {
     struct zinf_store_commit *c = s->commit;
     struct zinf_record *r = &c->rec;
-    if (c->refused)
-        return zinf_fail(st, c->refused, "%s: no more commits after a failed write or sync (%s): the state of iteration %llu is "
-                         "what is kept", c->file.path, strerror(-c->refused), (unsigned long long)c->generation);
+    int rc = zinf_store_commit_check(s, st);
+    if (rc)
+        return rc;
     if (c->phase != PHASE_IDLE || !c->prepared)
         return zinf_fail(st, -EPROTO, "%s: a commit %s: report this", c->file.path,
                          c->prepared ? "before the last one was over" : "without a record to write");

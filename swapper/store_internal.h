@@ -59,7 +59,10 @@ void zinf_store_commit_info(const struct zinf_store *s, struct zinf_store_info *
 struct zinf_lane_impl zinf_store_commit_lane(struct zinf_store *s);
 void zinf_store_commit_reaped(struct zinf_store *s, const struct zinf_io_op *io);
 void zinf_store_commit_broken(struct zinf_store *s, int rc);
-void zinf_store_commit_refuse(struct zinf_store *s, int rc);     /* a write failed: no commit from here on */
+/* A write failed: no commit from here on, and no write either, because the last record that was tried may be on the drive and
+ * names extents beside the one before it. */
+void zinf_store_commit_refuse(struct zinf_store *s, int rc);
+int  zinf_store_commit_check(const struct zinf_store *s, struct zinf_status *st);    /* 0, or that it is so */
 bool zinf_store_has_named(const struct zinf_store *s);           /* a record names the CURRENT extents */
 /* s->written[g] = 1 for the grains that operations before `end` write. */
 void zinf_store_mark_written(struct zinf_store *s, const struct zinf_schedule *sched, uint32_t end);

@@ -156,8 +156,10 @@ static int issue(void *ctx, struct zinf_mover *m, const struct zinf_schedule *sc
         return zinf_fail(st, l->broken, "the I/O queue has failed: %s", strerror(-l->broken));
     if (!r)
         return zinf_fail(st, -ENOBUFS, "%u drive operations are in flight already: report this", l->nr_records);
-    struct zinf_store_transfer *list;
-    int rc = collect(s, sched, op, &list, st);
+    struct zinf_store_transfer *list = NULL;
+    int rc = sched->ops[op].lane == ZINF_LANE_NVME_WRITE ? zinf_store_commit_check(s, st) : 0;
+    if (!rc)
+        rc = collect(s, sched, op, &list, st);
     if (rc) {
         release(l, list);
         return rc;

@@ -1,7 +1,9 @@
-/* zinf/checkpoint/sealed.c - see sealed.h. */
+/* zinf/checkpoint/sealed.c - text around text, so that a checksum can stand before what it is of. */
+#define _GNU_SOURCE
 #include "zinf/checkpoint/sealed.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ int zinf_sealed_write(const char *dir, const char *name, const char *content, st
     int rc;
 
     if (!text)
-        return zinf_fail(st, -ENOMEM, "out of memory");
+        return zinf_fail(st, -ENOMEM, "%s/%s: out of memory", dir, name);
     snprintf(text, total + 1, "%s%08x%s%s}\n", head, zinf_crc32c(0, content, n), middle, content);
     rc = zinf_durable_put(dir, name, text, total, st);
     free(text);
@@ -41,7 +43,7 @@ static int slurp(const char *path, char **text, size_t *nbytes, struct zinf_stat
     if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || fseek(f, 0, SEEK_SET) || size > MAX_NBYTES)
         rc = zinf_fail(st, -EINVAL, "%s: cannot be read, or is larger than 1 GiB", path);
     if (!rc && !(*text = malloc((size_t)size + 1)))
-        rc = zinf_fail(st, -ENOMEM, "out of memory");
+        rc = zinf_fail(st, -ENOMEM, "%s: out of memory", path);
     if (!rc && fread(*text, 1, (size_t)size, f) != (size_t)size)
         rc = zinf_fail(st, -EIO, "%s: reading failed", path);
     fclose(f);
@@ -68,12 +70,14 @@ static bool seal_fits(const char *text, size_t n)
 int zinf_sealed_read(const char *dir, const char *name, struct zinf_json_doc *doc, const struct zinf_json **content,
                      struct zinf_status *st)
 {
-    char path[1100], *text;
+    char path[PATH_MAX], *text;
     size_t n = 0;
-    int rc;
+    int rc, len;
 
     memset(doc, 0, sizeof(*doc));
-    snprintf(path, sizeof(path), "%.900s/%.150s", dir, name);
+    len = snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (len < 0 || (size_t)len >= sizeof(path))
+        return zinf_fail(st, -ENAMETOOLONG, "%.100s...: the path is too long", dir);
     rc = slurp(path, &text, &n, st);
     if (!rc && !seal_fits(text, n))
         rc = zinf_fail(st, -EBADMSG, "%s is damaged: its checksum does not fit its content", path);

@@ -32,43 +32,6 @@ struct zinf_st_writer {
     bool finished;
 };
 
-static int size_tensors(struct zinf_st_writer *w, struct zinf_status *st)
-{
-    for (uint32_t i = 0; i < w->nr_tensors; i++) {
-        const struct zinf_st_desc *t = &w->tensors[i];
-        bool ok = t->nr_dims <= 4;
-
-        w->nbytes[i] = zinf_dtype_nbytes(t->dtype);
-        for (uint32_t d = 0; ok && d < t->nr_dims; d++)
-            ok = zinf_mul_u64(w->nbytes[i], t->dims[d], &w->nbytes[i]);
-        if (!ok || !zinf_add_u64(w->total_nbytes, w->nbytes[i], &w->total_nbytes) || w->total_nbytes > INT64_MAX)
-            return zinf_fail(st, -EINVAL, "export: tensor %.100s has more than 4 dimensions or too many bytes", t->name);
-    }
-    return 0;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int check_names(const struct zinf_st_writer *w, struct zinf_status *st)
-{
-    const char **names = calloc((size_t)w->nr_tensors + 1, sizeof(*names));
-    int rc = 0;
-
-    if (!names)
-        return zinf_fail(st, -ENOMEM, "export: out of memory for %u names", w->nr_tensors);
-    for (uint32_t i = 0; i < w->nr_tensors; i++)
-        names[i] = w->tensors[i].name;
-    qsort(names, w->nr_tensors, sizeof(*names), by_name);
-    for (uint32_t i = 0; !rc && i < w->nr_tensors; i++)
-        if (!strcmp(names[i], "__metadata__") || (i && !strcmp(names[i - 1], names[i])))
-            rc = zinf_fail(st, -EINVAL, "export: the tensor name %.100s is used twice or reserved", names[i]);
-    free(names);
-    return rc;
-}
-
 /* Greedy, in order: a tensor that does not fit any more begins the next shard. */
 static void plan_shards(struct zinf_st_writer *w, uint64_t limit)
 {
@@ -91,50 +54,16 @@ static void plan_shards(struct zinf_st_writer *w, uint64_t limit)
     }
 }
 
-static void put_tensor(struct zinf_json_out *o, const struct zinf_st_desc *t, uint64_t begin, uint64_t end)
-{
-    zinf_json_open_object(o, t->name);
-    zinf_json_put_string(o, "dtype", zinf_dtype_safetensors(t->dtype));
-    zinf_json_open_array(o, "shape");
-    for (uint32_t d = 0; d < t->nr_dims; d++)
-        zinf_json_put_integer(o, NULL, (int64_t)t->dims[d]);
-    zinf_json_close_array(o);
-    zinf_json_open_array(o, "data_offsets");
-    zinf_json_put_integer(o, NULL, (int64_t)begin);
-    zinf_json_put_integer(o, NULL, (int64_t)end);
-    zinf_json_close_array(o);
-    zinf_json_close_object(o);
-}
-
 static int write_header(struct zinf_st_writer *w, const struct shard *s, struct zinf_status *st)
 {
-    static const char spaces[8] = { ' ', ' ', ' ', ' ', ' ', ' ', ' ', ' ' };
-    struct zinf_json_out o = { 0 };
-    unsigned char len[8];
-    uint64_t at = 0, padded;
-    int rc = 0;
+    unsigned char *header;
+    size_t nbytes;
+    int rc = zinf_st_header(&w->tensors[s->first], s->nr, &w->nbytes[s->first], &header, &nbytes, st);
 
-    zinf_json_open_object(&o, NULL);
-    zinf_json_open_object(&o, "__metadata__");
-    zinf_json_put_string(&o, "format", "pt");
-    zinf_json_close_object(&o);
-    for (uint32_t i = s->first; i < s->first + s->nr; i++) {
-        put_tensor(&o, &w->tensors[i], at, at + w->nbytes[i]);
-        at += w->nbytes[i];
-    }
-    zinf_json_close_object(&o);
-    padded = zinf_align_up(o.nbytes, 8);
-    for (int i = 0; i < 8; i++)
-        len[i] = (unsigned char)(padded >> (8 * i));
-    if (o.failed)
-        rc = zinf_fail(st, -ENOMEM, "export: out of memory for the header of %s", s->name);
-    if (!rc)
-        rc = zinf_durable_write(w->fd, w->dir, s->name, len, sizeof(len), st);
-    if (!rc)
-        rc = zinf_durable_write(w->fd, w->dir, s->name, o.text, o.nbytes, st);
-    if (!rc)
-        rc = zinf_durable_write(w->fd, w->dir, s->name, spaces, (size_t)(padded - o.nbytes), st);
-    zinf_json_out_free(&o);
+    if (rc)
+        return rc;
+    rc = zinf_durable_write(w->fd, w->dir, s->name, header, nbytes, st);
+    free(header);
     return rc;
 }
 
@@ -181,9 +110,7 @@ int zinf_st_writer_open(const struct zinf_st_writer_opts *opts, struct zinf_st_w
     if (!w->nbytes || !w->shards)
         zinf_fail(st, rc, "export: out of memory for %u tensors", w->nr_tensors);
     else
-        rc = size_tensors(w, st);
-    if (!rc)
-        rc = check_names(w, st);
+        rc = zinf_st_check(w->tensors, w->nr_tensors, w->nbytes, &w->total_nbytes, st);
     if (!rc) {
         plan_shards(w, opts->shard_nbytes ? opts->shard_nbytes : SHARD_NBYTES_DEFAULT);
         rc = begin_shard(w, st);

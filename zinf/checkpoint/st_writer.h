@@ -10,19 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "zinf/base/dtype.h"
 #include "zinf/base/status.h"
+#include "zinf/checkpoint/st_header.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct zinf_st_desc {
-    const char *name;                        /* borrowed until close */
-    enum zinf_dtype dtype;
-    uint32_t nr_dims;                        /* at most 4 */
-    uint64_t dims[4];
-};
 
 struct zinf_st_writer_opts {
     const char *dir;                         /* an existing folder; borrowed until close */
