@@ -1,20 +1,16 @@
 /* swapper/check.c - proves a chain of schedules by executing it on what is where, not on bytes.
  *
- * Every edge points backwards in the list: that is the proof that no timing dead-locks. Every access is ordered by a
- * direct dependency (or one stream): that is the proof that no timing changes a result. Nothing here looks at how
- * the list was made. */
+ * Every edge points backwards in the list: that is the proof that no timing dead-locks. Every access is ordered by a direct
+ * dependency (or one stream): that is the proof that no timing changes a result. Nothing here looks at how the list was made. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "swapper/check_internal.h"
 #include "swapper/schedule.h"
 #include "swapper/schedule_internal.h"
 
-<<<<<<< HEAD
-static int fault(struct zinf_check *k, const char *text)
-=======
 struct note { uint32_t op, next; };               /* a list of operations, newest first */
 
 struct cell {
@@ -52,14 +48,13 @@ struct check {
 };
 
 static int fault(struct check *k, const char *text)
->>>>>>> origin/durable
 {
     char buf[256];
-    return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s: %s", k->number,
-                     zinf_sched_kind_name(k->s->kind), zinf_op_describe(k->s, k->op, buf, sizeof(buf)), text);
+    return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s: %s", k->number, zinf_sched_kind_name(k->s->kind),
+                     zinf_op_describe(k->s, k->op, buf, sizeof(buf)), text);
 }
 
-static int fault_op(struct zinf_check *k, const char *text, uint32_t other)
+static int fault_op(struct check *k, const char *text, uint32_t other)
 {
     char one[160], two[160];
     return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s %s operation %s", k->number,
@@ -67,8 +62,6 @@ static int fault_op(struct zinf_check *k, const char *text, uint32_t other)
                      zinf_op_describe(k->s, other, two, sizeof(two)));
 }
 
-<<<<<<< HEAD
-=======
 static int fault_end(struct check *k, const char *text, uint32_t number)
 {
     return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s): %s %" PRIu32, k->number, zinf_sched_kind_name(k->s->kind), text,
@@ -95,25 +88,24 @@ static bool commits(const struct zinf_schedule *s)
     return s->flags & ZINF_SCHED_COMMITS;
 }
 
->>>>>>> origin/durable
 /* The operation at hand starts after `a` has ended, whatever the timing. */
-static bool ordered(const struct zinf_check *k, uint32_t a)
+static bool ordered(const struct check *k, uint32_t a)
 {
     return k->mark[a] == k->op || (a < k->op && zinf_op_same_stream(&k->s->ops[a], &k->s->ops[k->op]));
 }
 
-static int add_note(struct zinf_check *k, uint32_t *list)
+static int add_note(struct check *k, uint32_t *list)
 {
     if (*list != ZINF_NONE && k->notes[*list].op == k->op)
         return 0;
     if (!zinf_sched_grow(&k->notes, &k->cap_notes, (uint64_t)k->nr_notes + 1, sizeof(*k->notes)))
         return zinf_fail(k->st, -ENOMEM, "out of memory for the check");
-    k->notes[k->nr_notes] = (struct zinf_check_note){ .op = k->op, .next = *list };
+    k->notes[k->nr_notes] = (struct note){ .op = k->op, .next = *list };
     *list = k->nr_notes++;
     return 0;
 }
 
-static int all_ordered(struct zinf_check *k, uint32_t list, const char *text)
+static int all_ordered(struct check *k, uint32_t list, const char *text)
 {
     for (; list != ZINF_NONE; list = k->notes[list].next)
         if (k->notes[list].op != k->op && !ordered(k, k->notes[list].op))
@@ -123,14 +115,14 @@ static int all_ordered(struct zinf_check *k, uint32_t list, const char *text)
 
 /* ---- places ---- */
 
-static struct zinf_check_place *place_of(struct zinf_check *k, struct zinf_loc loc)
+static struct place *place_of(struct check *k, struct zinf_loc loc)
 {
     if (loc.space != ZINF_AT_SLOT || loc.sub >= ZINF_NR_CLASSES || loc.index >= k->p->class_count[loc.sub])
         return NULL;
     return &k->places[k->first_place[loc.sub] + loc.index];
 }
 
-static uint32_t slot_cell(const struct zinf_check *k, struct zinf_loc loc)
+static uint32_t slot_cell(const struct check *k, struct zinf_loc loc)
 {
     return k->nr_home_cells + (k->first_place[loc.sub] + loc.index) * k->stride;
 }
@@ -158,7 +150,7 @@ static bool is_extent(const struct zinf_access *a)
 }
 
 /* The cells of an access (its numbers are good: zinf_op_expect). */
-static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t *first, uint32_t *nr)
+static int cells_of(struct check *k, const struct zinf_access *a, uint32_t *first, uint32_t *nr)
 {
     const struct zinf_op *o = &k->s->ops[k->op];
     if (a->loc.space != ZINF_AT_SLOT) {
@@ -168,7 +160,7 @@ static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t 
             *first = (*first - a->loc.sub) + (a->loc.sub ^ k->role[a->loc.index]);
         return 0;
     }
-    struct zinf_check_place *at = place_of(k, a->loc);
+    struct place *at = place_of(k, a->loc);
     if (!at)
         return fault(k, "uses a slot that does not exist");
     if (at->taker == ZINF_NONE)
@@ -184,9 +176,6 @@ static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t 
 
 /* ---- one operation ---- */
 
-<<<<<<< HEAD
-static int check_ranges(struct zinf_check *k, const struct zinf_op *o)
-=======
 static bool holds(const struct check *k, uint32_t cell, uint8_t object, uint32_t a, int32_t version)
 {
     const struct cell *h = &k->cells[cell];
@@ -194,14 +183,13 @@ static bool holds(const struct check *k, uint32_t cell, uint8_t object, uint32_t
 }
 
 static int check_ranges(struct check *k, const struct zinf_op *o)
->>>>>>> origin/durable
 {
     const struct zinf_schedule *s = k->s;
     if (o->kind >= ZINF_NR_OP_KINDS || o->lane >= ZINF_NR_LANES ||
         (uint64_t)o->rd + o->nr_rd > s->nr_accesses || (uint64_t)o->wr + o->nr_wr > s->nr_accesses ||
         (uint64_t)o->dep + o->nr_deps > s->nr_deps || (uint64_t)o->acq + o->nr_acq > s->nr_slots ||
         (uint64_t)o->free + o->nr_free > s->nr_slots)
-        return zinf_check_fault(k, "ranges that pass the end of the schedule in operation", k->op);
+        return fault_end(k, "ranges that pass the end of the schedule in operation", k->op);
     for (uint32_t d = 0; d < o->nr_deps; d++) {
         uint32_t a = s->deps[o->dep + d];
         if (a >= k->op)
@@ -211,11 +199,11 @@ static int check_ranges(struct check *k, const struct zinf_op *o)
     return 0;
 }
 
-static int check_acquire(struct zinf_check *k, const struct zinf_op *o)
+static int check_acquire(struct check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_acq; i++) {
         struct zinf_loc loc = k->s->slots[o->acq + i];
-        struct zinf_check_place *at = place_of(k, loc);
+        struct place *at = place_of(k, loc);
         if (!at)
             return fault(k, "takes a slot that does not exist");
         if (at->taker != ZINF_NONE)
@@ -226,19 +214,19 @@ static int check_acquire(struct zinf_check *k, const struct zinf_op *o)
         at->taker = k->op;
         at->users = ZINF_NONE;
         for (uint32_t c = slot_cell(k, loc), end = c + k->stride; c < end; c++)
-            k->cells[c] = (struct zinf_check_cell){ .writer = ZINF_NONE, .readers = ZINF_NONE };
+            k->cells[c] = (struct cell){ .writer = ZINF_NONE, .readers = ZINF_NONE };
     }
     return 0;
 }
 
-static int check_reads(struct zinf_check *k, const struct zinf_op *o)
+static int check_reads(struct check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_rd; i++) {
         const struct zinf_access *a = &k->s->accesses[o->rd + i];
         uint32_t first = 0, nr = 0;
         int rc = cells_of(k, a, &first, &nr);
         for (uint32_t c = first; !rc && c < first + nr; c++) {
-            struct zinf_check_cell *h = &k->cells[c];
+            struct cell *h = &k->cells[c];
             if (!h->valid || h->object != a->object || h->a != a->a || h->b != a->b || h->version != a->version)
                 rc = fault(k, h->valid ? "reads a place that holds something else or another version" :
                            "reads a place that holds nothing");
@@ -254,20 +242,20 @@ static int check_reads(struct zinf_check *k, const struct zinf_op *o)
 }
 
 /* A slot is written by the operation that took it, or replaced by one that read it. */
-static int check_slot_write(struct zinf_check *k, const struct zinf_op *o, const struct zinf_access *a)
+static int check_slot_write(struct check *k, const struct zinf_op *o, const struct zinf_access *a)
 {
     if (place_of(k, a->loc)->taker == k->op)
         return 0;
     for (uint32_t i = 0; i < o->nr_rd; i++) {
         const struct zinf_access *r = &k->s->accesses[o->rd + i];
-        if (r->loc.space == ZINF_AT_SLOT && r->loc.sub == a->loc.sub && r->loc.index == a->loc.index &&
-            r->part == a->part && r->object == a->object && r->a == a->a)
+        if (r->loc.space == ZINF_AT_SLOT && r->loc.sub == a->loc.sub && r->loc.index == a->loc.index && r->part == a->part &&
+            r->object == a->object && r->a == a->a)
             return 0;
     }
     return fault(k, "writes a slot that it has not taken");
 }
 
-static int check_writes(struct zinf_check *k, const struct zinf_op *o)
+static int check_writes(struct check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_wr; i++) {
         const struct zinf_access *a = &k->s->accesses[o->wr + i];
@@ -278,18 +266,13 @@ static int check_writes(struct zinf_check *k, const struct zinf_op *o)
         if (!rc && is_extent(a) && a->loc.sub == ZINF_ROLE_CURRENT)
             rc = fault(k, "overwrites an extent that the newest record names");
         for (uint32_t c = first; !rc && c < first + nr; c++) {
-            struct zinf_check_cell *h = &k->cells[c];
+            struct cell *h = &k->cells[c];
             rc = all_ordered(k, h->readers, "overwrites what is still read by");
             if (!rc && h->writer != ZINF_NONE && (h->readers == ZINF_NONE || k->notes[h->readers].op == k->op) &&
                 !ordered(k, h->writer))
                 rc = fault_op(k, "overwrites without waiting for", h->writer);
-            *h = (struct zinf_check_cell){ .valid = true,
-                                           .object = a->object,
-                                           .a = a->a,
-                                           .b = a->b,
-                                           .version = a->version,
-                                           .writer = k->op,
-                                           .readers = ZINF_NONE };
+            *h = (struct cell){ .valid = true, .object = a->object, .a = a->a, .b = a->b, .version = a->version,
+                                .writer = k->op, .readers = ZINF_NONE };
         }
         if (rc)
             return rc;
@@ -300,10 +283,10 @@ static int check_writes(struct zinf_check *k, const struct zinf_op *o)
     return 0;
 }
 
-static int check_free(struct zinf_check *k, const struct zinf_op *o)
+static int check_free(struct check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_free; i++) {
-        struct zinf_check_place *at = place_of(k, k->s->slots[o->free + i]);
+        struct place *at = place_of(k, k->s->slots[o->free + i]);
         if (!at || at->taker == ZINF_NONE || at->users == ZINF_NONE || k->notes[at->users].op != k->op)
             return fault(k, "frees a slot that it does not use");
         at->taker = ZINF_NONE;
@@ -311,11 +294,6 @@ static int check_free(struct zinf_check *k, const struct zinf_op *o)
     return 0;
 }
 
-<<<<<<< HEAD
-/* Order that data does not show: COUNT after every UPDATE, input and loss after COUNT, NORM last and after every
- * gradient. */
-static int check_points(struct zinf_check *k, const struct zinf_op *o)
-=======
 /* A point follows every operation of some kinds. */
 static bool point_waits(const struct zinf_op *point, const struct zinf_op *o)
 {
@@ -348,10 +326,9 @@ static int check_record(struct check *k)
 /* Order that data does not show: COUNT after every UPDATE, input and loss after COUNT, NORM last and after every gradient,
  * COMMIT after every WRITE and in nobody's way. */
 static int check_points(struct check *k, const struct zinf_op *o)
->>>>>>> origin/durable
 {
     const struct zinf_schedule *s = k->s;
-    bool counted = zinf_check_training(s) && ((o->kind == ZINF_OP_BACKWARD && o->layer == k->p->spec.nr_layers) ||
+    bool counted = is_training(s) && ((o->kind == ZINF_OP_BACKWARD && o->layer == k->p->spec.nr_layers) ||
                    (o->kind == ZINF_OP_UPLOAD && (o->what == ZINF_WHAT_ROWS || o->what == ZINF_WHAT_INPUT)));
     if (counted && (k->count == ZINF_NONE || !ordered(k, k->count)))
         return fault(k, "does not wait for COUNT");
@@ -375,7 +352,7 @@ static int check_points(struct check *k, const struct zinf_op *o)
     return o->kind == ZINF_OP_COMMIT ? check_record(k) : 0;
 }
 
-static int tally(struct zinf_check *k, const struct zinf_op *o)
+static int tally(struct check *k, const struct zinf_op *o)
 {
     uint32_t visit = o->layer * k->p->spec.nr_micro + o->micro;
     switch (o->kind) {
@@ -409,7 +386,7 @@ static int tally(struct zinf_check *k, const struct zinf_op *o)
     return 0;
 }
 
-static int check_op(struct zinf_check *k)
+static int check_op(struct check *k)
 {
     const struct zinf_op *o = &k->s->ops[k->op];
     int rc = check_ranges(k, o);
@@ -428,9 +405,6 @@ static int check_op(struct zinf_check *k)
     return rc ? rc : tally(k, o);
 }
 
-<<<<<<< HEAD
-static void begin_schedule(struct zinf_check *k)
-=======
 /* ---- the ends of a schedule ---- */
 
 /* Every place that keeps grain g has version 1 of it; on the drive, the place where the next schedule will look. */
@@ -559,7 +533,6 @@ static void cross_seam(struct check *k, bool pending)
 }
 
 static void begin_schedule(struct check *k)
->>>>>>> origin/durable
 {
     const struct zinf_sched_spec *m = &k->p->spec;
     size_t visits = ((size_t)m->nr_layers + 1) * m->nr_micro;
@@ -571,7 +544,7 @@ static void begin_schedule(struct check *k)
         k->cells[c].valid = k->cells[c].valid && c < k->nr_home_cells;
     }
     for (uint32_t i = 0; i < k->first_place[ZINF_NR_CLASSES]; i++)
-        k->places[i] = (struct zinf_check_place){ .taker = ZINF_NONE, .users = ZINF_NONE };
+        k->places[i] = (struct place){ .taker = ZINF_NONE, .users = ZINF_NONE };
     memset(k->updates, 0, k->p->nr_grains * sizeof(*k->updates));
     memset(k->written, 0, k->p->nr_grains * sizeof(*k->written));
     memset(k->reduced, 0, m->nr_units * sizeof(*k->reduced));
@@ -582,14 +555,6 @@ static void begin_schedule(struct check *k)
         k->mark[i] = ZINF_NONE;
 }
 
-<<<<<<< HEAD
-static int run_schedule(struct zinf_check *k, const struct zinf_schedule *before)
-{
-    bool after_step = before && zinf_check_training(before);
-    if (before && after_step != zinf_check_pending(k->s))
-        return zinf_check_fault(k, after_step ? "updates are pending and it does not do them; kind" :
-                         "it does updates and none are pending; kind", k->s->kind);
-=======
 /* Whether kind and flags make sense, and may follow what came before: the table in schedule.h. */
 static int check_succession(struct check *k, const struct zinf_schedule *before)
 {
@@ -614,30 +579,21 @@ static int run_schedule(struct check *k, const struct zinf_schedule *before)
     int rc = check_succession(k, before);
     if (rc)
         return rc;
->>>>>>> origin/durable
     if (k->s->nr_grains != k->p->nr_grains)
-        return zinf_check_fault(k, "it is of another plan; grains:", k->s->nr_grains);
+        return fault_end(k, "it is of another plan; grains:", k->s->nr_grains);
     if (!zinf_sched_grow(&k->mark, &k->cap_mark, (uint64_t)k->s->nr_ops + 1, sizeof(*k->mark)))
         return zinf_fail(k->st, -ENOMEM, "out of memory for the check");
     if (before)
-<<<<<<< HEAD
-        zinf_check_cross_seam(k, after_step);
-=======
         cross_seam(k, is_pending(k->s));
->>>>>>> origin/durable
     begin_schedule(k);
     for (k->op = 0; k->op < k->s->nr_ops; k->op++) {
         rc = check_op(k);
         if (rc)
             return rc;
     }
-<<<<<<< HEAD
-    return zinf_check_end(k);
-=======
     rc = check_end(k);
     k->dirty = has_extents(k->p) && zinf_sched_leaves_dirty(k->s->kind, k->s->flags);
     return rc;
->>>>>>> origin/durable
 }
 
 /* ---- the plan ---- */
@@ -650,17 +606,15 @@ static int check_ledger(const struct zinf_sched_plan *p, struct zinf_status *st)
     zinf_plan_ledger(p, use);
     for (uint32_t t = 0; t < 2; t++)
         if (use[t] != p->use[t] || use[t] > budget[t] || p->minimum[t] > use[t])
-            return zinf_fail(st, -EINVAL,
-                             "the plan uses %" PRIu64 " bytes of %s memory, says %" PRIu64
-                             ", and the budget is %" PRIu64 " (minimum %" PRIu64 ")",
-                             use[t], names[t], p->use[t], budget[t], p->minimum[t]);
+            return zinf_fail(st, -EINVAL, "the plan uses %" PRIu64 " bytes of %s memory, says %" PRIu64 ", and the budget is %" PRIu64
+                             " (minimum %" PRIu64 ")", use[t], names[t], p->use[t], budget[t], p->minimum[t]);
     for (uint32_t c = 0; c < ZINF_NR_CLASSES; c++)
         if (p->class_nbytes[c] % ZINF_SCHED_ALIGN)
             return zinf_fail(st, -EINVAL, "slots of class %s are not aligned", zinf_class_name((enum zinf_class)c));
     return 0;
 }
 
-static int open_check(struct zinf_check *k)
+static int open_check(struct check *k)
 {
     const struct zinf_sched_plan *p = k->p;
     size_t visits = ((size_t)p->spec.nr_layers + 1) * p->spec.nr_micro;
@@ -688,7 +642,7 @@ static int open_check(struct zinf_check *k)
            k->backward ? 0 : -ENOMEM;
 }
 
-static void close_check(struct zinf_check *k)
+static void close_check(struct check *k)
 {
     free(k->cells);
     free(k->places);
@@ -706,7 +660,7 @@ static void close_check(struct zinf_check *k)
 int zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_schedule *const *chain, uint32_t nr,
                         struct zinf_status *st)
 {
-    struct zinf_check k = { .p = p, .st = st };
+    struct check k = { .p = p, .st = st };
     int rc = check_ledger(p, st);
     if (rc || !nr)
         return rc;
@@ -714,11 +668,7 @@ int zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_sched
     if (rc)
         zinf_fail(st, rc, "out of memory for the check");
     else
-<<<<<<< HEAD
-        zinf_check_begin_chain(&k, zinf_check_pending(chain[0]));
-=======
         begin_chain(&k, chain[0]);
->>>>>>> origin/durable
     for (uint32_t i = 0; i < nr && !rc; i++) {
         k.s = chain[i];
         k.number = i;

@@ -34,10 +34,10 @@ std::string Case::Describe() const
 {
     std::ostringstream o;
     o << layers.size() << " layers, " << spec.nr_micro << " micro-batches, embed " << spec.embed_unit << " head "
-      << spec.head_unit << " act " << spec.act_nbytes << " bytes/elem " << spec.weight_nbytes << ","
-      << spec.state_nbytes << "," << spec.grad_nbytes << " grain " << spec.grain_elems << " tiers " << spec.weight_tier
-      << "," << spec.state_tier << " budget " << budget.device_nbytes << "," << budget.host_nbytes << " window "
-      << policy.window << " spare " << policy.use_spare_host << " chunks";
+      << spec.head_unit << " act " << spec.act_nbytes << " bytes/elem " << spec.weight_nbytes << "," << spec.state_nbytes << ","
+      << spec.grad_nbytes << " grain " << spec.grain_elems << " tiers " << spec.weight_tier << "," << spec.state_tier
+      << " budget " << budget.device_nbytes << "," << budget.host_nbytes << " window " << policy.window << " spare "
+      << policy.use_spare_host << " chunks";
     for (uint64_t e : elems)
         o << ' ' << e / kChunk;
     return o.str();
@@ -196,14 +196,8 @@ int Check(const zinf_sched_plan *p, const std::vector<const zinf_schedule *> &ch
 }
 
 Copy::Copy(const zinf_schedule *s)
-<<<<<<< HEAD
-    : kind(s->kind), ops(s->ops, s->ops + s->nr_ops), accesses(s->accesses, s->accesses + s->nr_accesses),
-      deps(s->deps, s->deps + s->nr_deps), slots(s->slots, s->slots + s->nr_slots),
-      flips(s->flips, s->flips + s->nr_grains)
-=======
     : kind(s->kind), flags(s->flags), ops(s->ops, s->ops + s->nr_ops), accesses(s->accesses, s->accesses + s->nr_accesses),
       deps(s->deps, s->deps + s->nr_deps), slots(s->slots, s->slots + s->nr_slots), flips(s->flips, s->flips + s->nr_grains)
->>>>>>> origin/durable
 {
 }
 
@@ -232,14 +226,14 @@ std::string Dump(const zinf_schedule *s)
     o << zinf_sched_kind_name(s->kind) << ' ' << s->flags << ' ' << s->seconds << '\n';
     for (uint32_t i = 0; i < s->nr_ops; i++) {
         const zinf_op &p = s->ops[i];
-        o << zinf_op_describe(s, i, buf, sizeof(buf)) << ' ' << zinf_lane_name(static_cast<zinf_lane>(p.lane)) << ' '
-          << p.last << ' ' << p.nbytes << ' ' << p.seconds << " after";
+        o << zinf_op_describe(s, i, buf, sizeof(buf)) << ' ' << zinf_lane_name(static_cast<zinf_lane>(p.lane)) << ' ' << p.last
+          << ' ' << p.nbytes << ' ' << p.seconds << " after";
         for (uint32_t d = 0; d < p.nr_deps; d++)
             o << ' ' << s->deps[p.dep + d];
         for (uint32_t k = 0; k < p.nr_rd + p.nr_wr; k++) {
             const zinf_access &a = s->accesses[k < p.nr_rd ? p.rd + k : p.wr + k - p.nr_rd];
-            o << (k < p.nr_rd ? " r" : " w") << int{a.loc.space} << '.' << int{a.loc.sub} << '.' << a.loc.index << '.'
-              << a.part << '=' << int{a.object} << '.' << a.a << '.' << a.b << '@' << a.version;
+            o << (k < p.nr_rd ? " r" : " w") << int{a.loc.space} << '.' << int{a.loc.sub} << '.' << a.loc.index << '.' << a.part
+              << '=' << int{a.object} << '.' << a.a << '.' << a.b << '@' << a.version;
         }
         for (uint32_t k = 0; k < p.nr_acq; k++)
             o << " +" << int{s->slots[p.acq + k].sub} << '.' << s->slots[p.acq + k].index;

@@ -86,15 +86,9 @@ struct Copy {
 /* Everything of a schedule in words and numbers, to compare. */
 std::string Dump(const zinf_schedule *s);
 
-<<<<<<< HEAD
-/* The property: each random case is refused with a byte count that is enough, or builds and passes the check on
- * chains of every legal pair. Reports failures with ADD_FAILURE; returns how many plans were refused at first. */
-int RunProperty(uint64_t seed, int cases);
-=======
 /* The property: each random case is refused with a byte count that is enough, or builds and passes the check on random chains.
  * Reports failures with ADD_FAILURE; returns how many plans were refused at first. pairs counts what followed what. */
 int RunProperty(uint64_t seed, int cases, std::map<std::pair<Link, Link>, int> *pairs);
->>>>>>> origin/durable
 
 }  // namespace zinf_test
 

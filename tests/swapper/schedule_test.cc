@@ -1,4 +1,4 @@
-/* tests/swapper/schedule_test.cc - plan, build and simulate: properties over random models, minimums, spending. */
+/* tests/swapper/schedule_test.cc - plan, build, check and simulate: properties over random models, exact minimums, spending. */
 #include "swapper/schedule.h"
 
 #include <gtest/gtest.h>
@@ -147,10 +147,9 @@ TEST(Schedule, MinimumIsEnoughAndOneByteLessIsRefused)
             EXPECT_EQ(-ENOSPC, less.Make(&p, &st));
             EXPECT_EQ(nullptr, p.get());
             bool device = budget == &zinf_sched_budget::device_nbytes;
-            std::string want = std::string("needs 1 more bytes of ") + (device ? "device" : "host") +
-                               " memory (minimum " + std::to_string(c.budget.*budget) + ", budget " +
-                               std::to_string(c.budget.*budget - 1) + "): raise zinf." + (device ? "device" : "host") +
-                               "_memory";
+            std::string want = std::string("needs 1 more bytes of ") + (device ? "device" : "host") + " memory (minimum " +
+                               std::to_string(c.budget.*budget) + ", budget " + std::to_string(c.budget.*budget - 1) +
+                               "): raise zinf." + (device ? "device" : "host") + "_memory";
             EXPECT_EQ(want, st.text);
         }
     }
@@ -286,8 +285,8 @@ TEST(Schedule, SpareRamKeepsWeightsAndSavesReads)
     zinf_status why;
     ASSERT_EQ(0, c.Make(&least, &why)) << why.text;
     /* the windows come first */
-    uint64_t from = c.budget.host_nbytes + least->class_nbytes[ZINF_CLASS_WEIGHT] +
-                    3 * least->class_nbytes[ZINF_CLASS_STATE] + least->class_nbytes[ZINF_CLASS_ROWS];
+    uint64_t from = c.budget.host_nbytes + least->class_nbytes[ZINF_CLASS_WEIGHT] + 3 * least->class_nbytes[ZINF_CLASS_STATE] +
+                    least->class_nbytes[ZINF_CLASS_ROWS];
     uint32_t before = ZINF_NONE;
     for (uint64_t units = 0; units < 14; units++) {
         PlanPtr p;
@@ -524,8 +523,7 @@ TEST(Schedule, DescribesAnOperationInOneLine)
     for (uint32_t i = 0; i < flush->nr_ops; i++) {
         if (flush->ops[i].kind != ZINF_OP_READ || flush->ops[i].grain != 3)
             continue;
-        EXPECT_EQ(std::to_string(i) + " READ state unit 1 grain 3 -> STATE[0]",
-                  zinf_op_describe(flush, i, buf, sizeof(buf)));
+        EXPECT_EQ(std::to_string(i) + " READ state unit 1 grain 3 -> STATE[0]", zinf_op_describe(flush, i, buf, sizeof(buf)));
         EXPECT_EQ(std::string(buf).substr(0, 11), zinf_op_describe(flush, i, small, sizeof(small)));
         found = true;
     }

@@ -195,14 +195,9 @@ void TrainAndCompareBytes(const Backend &backend, const std::vector<std::pair<zi
             rig.lanes[l] = now.Lane();
         for (auto [kind, flags] : steps) {
             zinf_schedule *s = nullptr;
-<<<<<<< HEAD
-            ASSERT_EQ(zinf_schedule_build(plan.get(), kind, &s, &rig.st), 0) << rig.Text();
-            t += kind != ZINF_SCHED_FIRST;
-            uint64_t before = nr_allocations;
-=======
             ASSERT_EQ(zinf_schedule_build(plan.get(), kind, flags, &s, &rig.st), 0) << rig.Text();
             t += kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH;
->>>>>>> origin/durable
+            uint64_t before = nr_allocations;
             int rc = zinf_mover_run(rig.mover, s, nullptr, nullptr, &rig.st);
             if (GetParam().name != std::string("mem") && !GetParam().reorder) {      /* those two keep books */
                 EXPECT_EQ(nr_allocations - before, 0u) << zinf_sched_kind_name(kind);
