@@ -19,8 +19,8 @@
 struct zinf_save {
     struct zinf_trainer *t;
     const struct zinf_param **params;
-    uint32_t *first_segment;           /* per grain: number of the segment of its first parameter */
-    uint32_t nr_segments;
+    uint32_t *first_segment;           /* per grain: number of the part of a parameter that is its first */
+    uint32_t nr_segments;              /* parts of parameters; as many segments for every kind of tensor */
     char name[32];
     struct zinf_portable_writer *writer;   /* NULL: no save is in progress */
     char *meta;
@@ -115,9 +115,12 @@ int zinf_save_begin(struct zinf_save *s, const struct zinf_verdict *v, struct zi
 {
     struct zinf_portable_opts o = {
         .parent = s->t->opts.checkpoint_dir, .name = s->name, .params = s->params, .nr_params = s->t->part.nr_params,
-        .nr_kinds = s->t->optimizer.kind == ZINF_SGD ? 1 : ZINF_NR_PORTABLE_KINDS, .nr_segments = s->nr_segments,
+        .nr_kinds = s->t->optimizer.kind == ZINF_SGD ? 1 : ZINF_NR_PORTABLE_KINDS,
     };
-    int rc = zinf_save_wait(s, st);       /* one at a time: a drive slower than --save-every slows the run */
+    int rc;
+
+    o.nr_segments = s->nr_segments * o.nr_kinds;
+    rc = zinf_save_wait(s, st);           /* one at a time: a drive slower than --save-every slows the run */
 
     if (rc)
         return rc;
@@ -143,9 +146,11 @@ struct grain_write {
     struct zinf_status *st;
 };
 
-static int write_segment(void *ctx, uint32_t nth, uint32_t param, uint64_t from, uint64_t to)
+/* One part of one parameter: a segment for the master and one for each moment. */
+static int write_part(void *ctx, uint32_t nth, uint32_t param, uint64_t from, uint64_t to)
 {
     struct grain_write *w = ctx;
+    uint32_t segment = w->first_segment + nth, all = w->s->nr_segments;
     const struct zinf_update *u = w->u;
     uint64_t offset = w->s->t->part.params[param].offset;
     float master[PIECE];
@@ -159,12 +164,11 @@ static int write_segment(void *ctx, uint32_t nth, uint32_t param, uint64_t from,
             zinf_join_range((const uint16_t *)u->hi + i, u->lo + i, master, n);
             p = master;
         }
-        rc = zinf_portable_write(w->s->writer, w->first_segment + nth, param, ZINF_MASTER, at - offset, p, n, w->st);
+        rc = zinf_portable_write(w->s->writer, segment, param, ZINF_MASTER, at - offset, p, n, w->st);
         if (!rc && u->m)
-            rc = zinf_portable_write(w->s->writer, w->first_segment + nth, param, ZINF_EXP_AVG, at - offset, u->m + i, n, w->st);
+            rc = zinf_portable_write(w->s->writer, all + segment, param, ZINF_EXP_AVG, at - offset, u->m + i, n, w->st);
         if (!rc && u->v)
-            rc = zinf_portable_write(w->s->writer, w->first_segment + nth, param, ZINF_EXP_AVG_SQ, at - offset, u->v + i, n,
-                                     w->st);
+            rc = zinf_portable_write(w->s->writer, 2 * all + segment, param, ZINF_EXP_AVG_SQ, at - offset, u->v + i, n, w->st);
     }
     return rc;
 }
@@ -174,7 +178,7 @@ int zinf_save_grain(struct zinf_save *s, uint32_t grain, const struct zinf_updat
     struct grain_write w = { s, u, &s->t->plan->grains[grain], s->first_segment[grain], st };
     int rc = 0;
 
-    for_segments(s->t, grain, write_segment, &w, &rc);
+    for_segments(s->t, grain, write_part, &w, &rc);
     return rc;
 }
 
