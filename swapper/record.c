@@ -13,7 +13,7 @@
 #include "zinf/base/align.h"
 #include "zinf/base/crc32c.h"
 
-enum { HEADER = 104, SLOT_ALIGN = 4096 };
+enum { HEADER = 112, SLOT_ALIGN = 4096 };
 #define MAX_SLOT (1ull << 30)
 
 static const char magic[8] = { 'Z', 'I', 'N', 'F', 'R', 'E', 'C', '1' };
@@ -123,6 +123,7 @@ void zinf_record_encode(const struct zinf_record *r, void *buf)
     put64(b + 88, r->grain_elems);
     put32(b + 96, r->payload_nbytes);
     put32(b + 100, name);
+    put64(b + 104, r->slot_nbytes);
     for (uint32_t i = 0; i < r->nr_units; i++)
         put64(b + p.units + 8 * i, r->unit_elems[i]);
     for (uint32_t i = 0; i < r->nr_drives; i++)
@@ -142,7 +143,7 @@ static bool valid(const unsigned char *b, uint64_t slot_nbytes, struct parts *p)
 {
     uint64_t used = get32(b + 8);
 
-    if (memcmp(b, magic, sizeof(magic)) || used < HEADER + 4 || used > slot_nbytes)
+    if (memcmp(b, magic, sizeof(magic)) || used < HEADER + 4 || used > slot_nbytes || get64(b + 104) != slot_nbytes)
         return false;
     *p = parts_of(get32(b + 20), get32(b + 68), get32(b + 72), get32(b + 96), get32(b + 100));
     return p->end == used && zinf_crc32c(0, b, p->crc) == get32(b + p->crc);
@@ -167,6 +168,7 @@ static int decode(const unsigned char *b, const struct parts *p, struct zinf_rec
     r->extents_state = get32(b + 84) & 2;
     r->has_crc = get32(b + 84) & 4;
     r->grain_elems = get64(b + 88);
+    r->slot_nbytes = get64(b + 104);
     for (uint32_t i = 0; i < r->nr_units; i++)
         r->unit_elems[i] = get64(b + p->units + 8 * i);
     for (uint32_t i = 0; i < r->nr_drives; i++)

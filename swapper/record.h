@@ -9,8 +9,8 @@
  *   20  u32 drives                    24 u64 generation                   32  36 bytes uuid      68  u32 units
  *   72  u32 grains                    76 u32 weight bytes per element     80  u32 state bytes per element
  *   84  u32 flags (1 = extents hold weights, 2 = state, 4 = piece CRCs)   88  u64 grain elements
- *   96  u32 payload bytes             100 u32 fingerprint bytes
- *   104 units x u64 elements, drives x u32 alignment of its extents, grains x u8 drive, grains x u8 current extent, padding to
+ *   96  u32 payload bytes             100 u32 fingerprint bytes           104 u64 bytes of a slot (a cut file holds none)
+ *   112 units x u64 elements, drives x u32 alignment of its extents, grains x u8 drive, grains x u8 current extent, padding to
  *       4, grains x 4 x u32 CRC-32C of the pieces (weights, then state pieces in order; 0 where there is none), payload,
  *       fingerprint, u32 CRC-32C of all before
  *
@@ -45,6 +45,7 @@ struct zinf_record {                   /* owns its arrays: zinf_record_free */
     uint32_t payload_nbytes;           /* the engine's verdict */
     void    *payload;
     char    *fingerprint;              /* text */
+    uint64_t slot_nbytes;              /* of the file it is for */
     uint32_t slot;                     /* where load found it; not stored */
 };
 

@@ -133,11 +133,21 @@ static int open_record(struct zinf_store *s, struct zinf_status *st)
     c->created = !s->opts.resume;
     if (fstat(c->file.fd, &sb) < 0)
         return zinf_fail(st, -errno, "%s: %s", path, strerror(errno));
-    c->slot_nbytes = (uint64_t)sb.st_size / 2;
+    c->slot_nbytes = c->rec.slot_nbytes = (uint64_t)sb.st_size / 2;
     if (need > c->slot_nbytes)
         return zinf_fail(st, -EINVAL, "%s has %llu bytes for a record and this run needs %llu: export the run and start a new one",
                          path, (unsigned long long)c->slot_nbytes, (unsigned long long)need);
     return 0;
+}
+
+/* What is resumed may be in the page cache only: its run was killed between a write and its flush. The first write after this
+ * goes where only the record before it points to, so this one must be there for good. */
+static int settle(struct zinf_store *s, struct zinf_status *st)
+{
+    int rc = 0;
+    for (uint32_t d = 0; !rc && d < s->nr_drives; d++)
+        rc = zinf_io_run(s->queue, &s->files[d], ZINF_IO_SYNC, NULL, 0, 0, st);
+    return rc ? rc : zinf_io_run(s->queue, &s->commit->file, ZINF_IO_SYNC, NULL, 0, 0, st);
 }
 
 int zinf_store_commit_open(struct zinf_store *s, struct zinf_status *st)
@@ -160,6 +170,8 @@ int zinf_store_commit_open(struct zinf_store *s, struct zinf_status *st)
         rc = zinf_fail(st, -ENOMEM, "no memory for a record of %u grains", s->plan->nr_grains);
     for (uint32_t d = 0; !rc && !from && d < s->nr_drives; d++)
         rc = sync_dir(s->opts.dirs[d], st);      /* the names of the files; their contents were synced when they were made */
+    if (!rc && from && s->opts.power)
+        rc = settle(s, st);
     if (!rc && from) {
         c->has_record = true;
         c->generation = from->generation;

@@ -135,6 +135,19 @@ public:
                 lanes[l] = zinf_store_lane(store, l);
         return rc;
     }
+    /* The store alone, in the arenas and folders there are. */
+    int Reopen()
+    {
+        if (!mover)
+            return Open();
+        zinf_store_close(store);
+        store = nullptr;
+        int rc = zinf_store_open(&opts, &store, &st);
+        if (!rc)
+            for (zinf_lane l : {ZINF_LANE_NVME_READ, ZINF_LANE_NVME_WRITE, ZINF_LANE_SYNC})
+                lanes[l] = zinf_store_lane(store, l);
+        return rc;
+    }
     int Run(HandSchedule &s)
     {
         st = zinf_status{};
