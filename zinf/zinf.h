@@ -152,6 +152,7 @@ struct zinf_step {
 struct zinf_run_info {
     uint64_t nr_params;                     /* elements, padding not counted */
     uint64_t first_step;                    /* updates applied before this trainer was opened: > 0 after resume or load */
+    bool     durable;                       /* the run folders hold records: resume_dirs can be used */
     double   flush_s;                       /* how long the last flush took; 0 = none yet */
     uint64_t steps_per_epoch;               /* whole batches in the training samples, at least 1 */
     uint64_t budget_nbytes[ZINF_API_TIERS]; /* nvme: free space at start */
@@ -188,8 +189,10 @@ int  zinf_trainer_export(struct zinf_trainer *t, const char *dir, struct zinf_st
 void zinf_trainer_info(struct zinf_trainer *t, struct zinf_run_info *out);
 /* One line per class of state: name, tier, bytes (the placement report). */
 void zinf_trainer_placement(struct zinf_trainer *t, void (*line)(void *ctx, const char *text), void *ctx);
-/* Waits for a checkpoint that is being saved. What was committed stays on the drives when zinf.keep_state and durability are on;
- * else the run folders are removed. NULL is fine. */
+/* The state is not needed any more: close removes the run folders. */
+void zinf_trainer_discard(struct zinf_trainer *t);
+/* Waits for a checkpoint that is being saved. Run folders that hold a record stay on the drives, others are removed. NULL is
+ * fine. */
 void zinf_trainer_close(struct zinf_trainer *t);
 
 #ifdef __cplusplus

@@ -13,12 +13,18 @@ extern "C" {
 int zinf_cmd_train(int argc, char **argv);
 int zinf_cmd_report(int argc, char **argv);
 int zinf_cmd_export(int argc, char **argv);
+int zinf_cmd_clean(int argc, char **argv);
 int zinf_cmd_doctor(int argc, char **argv);
 int zinf_cmd_config(int argc, char **argv);
 
-/* "zinf: text" on standard error; returns 2 for -EINVAL, else 1. */
+/* Removes what the run in dir keeps on drives (clean.c); its run.json then names nothing. */
+int zinf_clean_run(const char *dir, struct zinf_status *st);
+
+/* "zinf: text" on standard error; returns 1: something failed at run time. */
 int zinf_cmd_fail(const struct zinf_status *st);
-/* Like zinf_cmd_fail, and always 2: the words of the command line are wrong. */
+/* For what a start-up says: 2 when a word, a key or a path has to change, 1 when the machine failed (memory, space, I/O). */
+int zinf_cmd_refuse(const struct zinf_status *st);
+/* Always 2: the words of the command line are wrong. */
 int zinf_cmd_usage(const struct zinf_status *st);
 /* Warnings and notes to standard error; ZINF_LOG sets the level. */
 int zinf_cmd_log(struct zinf_log *out, struct zinf_status *st);

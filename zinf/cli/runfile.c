@@ -27,6 +27,7 @@ int zinf_run_file_write(const char *dir, const struct zinf_run_file *r, struct z
     zinf_json_put_string(&j, "model", r->model);
     zinf_json_put_string(&j, "data", r->data);
     zinf_json_put_string(&j, "eval_data", r->eval_data);
+    zinf_json_put_string(&j, "log", r->log);
     put_list(&j, "state_dirs", r->state_dirs, r->nr_state_dirs);
     zinf_json_put_integer(&j, "seq_len", (int64_t)r->seq_len);
     zinf_json_put_integer(&j, "steps", (int64_t)r->steps);
@@ -88,6 +89,7 @@ int zinf_run_file_read(const char *dir, struct zinf_run_file *out, struct zinf_s
     rc = rc ? rc : get_string(o, "model", &out->model, st);
     rc = rc ? rc : get_string(o, "data", &out->data, st);
     rc = rc ? rc : get_string(o, "eval_data", &out->eval_data, st);
+    rc = rc ? rc : get_string(o, "log", &out->log, st);
     rc = rc ? rc : get_list(o, "state_dirs", out->state_dirs, &out->nr_state_dirs, st);
     rc = rc ? rc : get_count(o, "seq_len", &out->seq_len, st);
     rc = rc ? rc : get_count(o, "steps", &out->steps, st);

@@ -18,6 +18,7 @@ struct zinf_run_file {           /* strings are borrowed when written; after a r
     const char *sets[ZINF_RUN_STRINGS_MAX];
     uint32_t nr_sets;
     const char *model, *data, *eval_data;       /* absolute paths; eval_data "" = held out */
+    const char *log;             /* absolute path; "" = DIR/log.jsonl */
     const char *state_dirs[ZINF_RUN_STRINGS_MAX];
     uint32_t nr_state_dirs;      /* run folders on drives that keep a record; 0 = none */
     uint64_t seq_len, steps, eval_every, save_every, keep;

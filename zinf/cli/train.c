@@ -1,48 +1,31 @@
-/* zinf/cli/train.c - `zinf train`: steps until done or told to stop, a line per step, a log, weights at the end. */
+/* zinf/cli/train.c - `zinf train`: steps until done or told to stop, a line per step, a log, weights at the end; and going on with
+ * a run that ended early. train_open.c decides what runs; this file runs it. */
+#include "zinf/cli/train.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "zinf/base/clock.h"
-#include "zinf/cli/args.h"
 #include "zinf/cli/commands.h"
-#include "zinf/cli/outdir.h"
-#include "zinf/config/config.h"
-#include "zinf/report/jsonl.h"
-#include "zinf/report/progress.h"
 #include "zinf/report/table.h"
-#include "zinf/zinf.h"
 
-struct options {
-    const char *config, *model, *data, *eval_data, *out, *log;
-    uint64_t seq_len, steps, eval_every;
-    struct zinf_arg_list sets;
-    bool overwrite, serial, help;
-};
+/* A step that takes longer than this is given up when a signal comes: its iteration will be repeated. */
+#define PATIENCE_S 5.0
 
-struct run {
-    struct options o;
-    struct zinf_config config;
-    struct zinf_outdir out;
-    struct zinf_log log;
-    struct zinf_trainer *t;
-    struct zinf_progress *progress;
-    struct zinf_jsonl *jsonl;
-    struct zinf_run_summary sum;
-};
-
-/* The first signal ends the run after its current step; the second ends the process at once. */
+/* The first signal ends the run in order; the second ends the process at once. */
 static volatile sig_atomic_t stop_signal;
+static struct zinf_trainer *volatile impatient;      /* the trainer to stop in the middle of a step; NULL = let it finish */
 
 static void on_signal(int sig)
 {
     if (stop_signal)
         _exit(128 + sig);
     stop_signal = sig;
+    if (impatient)
+        zinf_trainer_stop(impatient);
 }
 
 static void catch_signals(void)
@@ -55,33 +38,21 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static int parse(struct options *o, int argc, char **argv, struct zinf_status *st)
+/* Notes are part of what a run tells; standard error is for what is wrong. */
+static void write_log(void *ctx, enum zinf_log_level level, const char *line)
 {
-    const struct zinf_arg args[] = {
-        { "config", ZINF_ARG_STRING, &o->config, "FILE", "ds_config.json", 0, 0, false },
-        { "model", ZINF_ARG_STRING, &o->model, "PATH", "Hugging Face folder or config.json", 0, 0, false },
-        { "data", ZINF_ARG_STRING, &o->data, "PATH", "text file or folder of text files, read as bytes", 0, 0, false },
-        { "eval-data", ZINF_ARG_STRING, &o->eval_data, "PATH", "text to evaluate on (default: the last 10 % of --data)", 0, 0, false },
-        { "eval-every", ZINF_ARG_U64, &o->eval_every, "N", "evaluate every N steps (default: at the end)", 1, UINT32_MAX, false },
-        { "seq-len", ZINF_ARG_U64, &o->seq_len, "T", "tokens per sample (default: min(1024, the model's maximum))", 1, 1u << 24, false },
-        { "steps", ZINF_ARG_U64, &o->steps, "N", "optimizer steps (default: one epoch)", 1, UINT32_MAX, false },
-        { "out", ZINF_ARG_STRING, &o->out, "DIR", "folder of the run: log, weights (default: zinf-out)", 0, 0, false },
-        { "overwrite", ZINF_ARG_FLAG, &o->overwrite, NULL, "replace the run that --out holds", 0, 0, false },
-        { "log", ZINF_ARG_STRING, &o->log, "FILE", "JSON lines, one per step (default: DIR/log.jsonl)", 0, 0, false },
-        { "serial", ZINF_ARG_FLAG, &o->serial, NULL, "one operation at a time: same bits, for debugging", 0, 0, false },
-        { "set", ZINF_ARG_LIST, &o->sets, "KEY=VALUE", "override a key of the configuration; may be repeated", 0, 0, false },
-        { "help", ZINF_ARG_FLAG, &o->help, NULL, "this text", 0, 0, false },
-    };
-    const uint32_t nr = sizeof(args) / sizeof(args[0]);
-    int rc = zinf_args_parse(args, nr, NULL, argc, argv, st);
+    struct zinf_cli_run *r = ctx;
 
-    o->out = o->out ? o->out : "zinf-out";
-    if (!rc && o->help)
-        zinf_args_help("zinf train --config FILE --model PATH --data PATH [options]", args, nr);
-    else if (!rc && (!o->config || !o->model || !o->data))
-        rc = zinf_fail(st, -EINVAL, "--%s is missing; see zinf train --help",
-                       !o->config ? "config" : !o->model ? "model" : "data");
-    return rc;
+    /* A failure is told once, with the status that ends the run. */
+    if (level == ZINF_LOG_ERROR && r->log.level < ZINF_LOG_DEBUG)
+        return;
+    if (level >= ZINF_LOG_INFO && r->progress) {
+        zinf_progress_say(r->progress, line);
+        return;
+    }
+    if (r->progress)
+        zinf_progress_clear(r->progress);
+    fprintf(stderr, "zinf: %s%s\n", level == ZINF_LOG_ERROR ? "error: " : level == ZINF_LOG_WARN ? "warning: " : "", line);
 }
 
 static const char *offload_name(const struct zinf_config *c, char *buf, size_t nbytes)
@@ -94,32 +65,32 @@ static const char *offload_name(const struct zinf_config *c, char *buf, size_t n
     return buf;
 }
 
-static void setup_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
-{
-    struct run *r = ctx;
-
-    zinf_progress_setup(r->progress, what, done, total);
-}
-
 static void placement_line(void *ctx, const char *text)
 {
     zinf_progress_say(ctx, text);
 }
 
-static void describe(struct run *r)
+static void describe(struct zinf_cli_run *r)
 {
+    const char *base = strrchr(r->out.path, '/');
     struct zinf_run_info i;
     char line[256];
 
+    snprintf(r->sum.name, sizeof(r->sum.name), "%.63s", base ? base + 1 : r->out.path);
+    snprintf(r->sum.offload, sizeof(r->sum.offload), "%s", offload_name(&r->config, (char[32]){ 0 }, 32));
     zinf_trainer_info(r->t, &i);
     snprintf(line, sizeof(line), "%.2fM parameters | %s | %u threads | drive: %s, O_DIRECT %s",
              (double)i.nr_params * 1e-6, i.device, i.threads, i.io_backend,
              i.use_nbytes[2] ? i.direct ? "yes" : "no" : "not used");
     zinf_progress_say(r->progress, line);
     zinf_trainer_placement(r->t, placement_line, r->progress);
+    if (i.first_step) {
+        snprintf(line, sizeof(line), "going on after step %llu", (unsigned long long)i.first_step);
+        zinf_progress_say(r->progress, line);
+    }
 }
 
-static int evaluate(struct run *r, uint64_t step, struct zinf_status *st)
+static int evaluate(struct zinf_cli_run *r, uint64_t step, struct zinf_status *st)
 {
     uint64_t tokens;
     double loss;
@@ -135,47 +106,52 @@ static int evaluate(struct run *r, uint64_t step, struct zinf_status *st)
     return zinf_jsonl_eval(r->jsonl, step, loss, tokens, st);
 }
 
-static int train(struct run *r, struct zinf_status *st)
+static int train(struct zinf_cli_run *r, struct zinf_status *st)
 {
     struct zinf_run_summary *sum = &r->sum;
-    uint64_t last_eval = 0;
+    struct zinf_run_info info;
+    uint64_t last_eval = UINT64_MAX;
+    struct zinf_step *s = &r->last;
     int rc = 0;
 
-    for (uint64_t n = 1; n <= r->o.steps && !stop_signal && !rc; n++) {
-        struct zinf_run_info info;
-        struct zinf_step s;
-
-        rc = zinf_trainer_step(r->t, &s, st);
+    zinf_trainer_info(r->t, &info);
+    s->step = s->iteration = s->durable_step = info.first_step;
+    while (s->step < r->o.steps && !stop_signal && !rc) {
+        rc = zinf_trainer_step(r->t, s, st);
         if (rc)
             break;
         zinf_trainer_info(r->t, &info);
-        zinf_progress_step(r->progress, &s, &info);
-        rc = zinf_jsonl_step(r->jsonl, &s, &info, st);
-        sum->steps = n;
-        sum->tokens += s.tokens;
-        sum->seconds += s.seconds;
-        sum->last_loss = s.loss;
-        if (n == 1)
-            sum->first_loss = s.loss;
-        if (!rc && r->o.eval_every && n % r->o.eval_every == 0) {
-            rc = evaluate(r, n, st);
-            last_eval = n;
+        impatient = info.durable && s->seconds + (info.flush_s > 0 ? info.flush_s : s->seconds) > PATIENCE_S ? r->t : NULL;
+        zinf_progress_step(r->progress, s, &info);
+        rc = zinf_jsonl_step(r->jsonl, s, &info, st);
+        sum->first_loss = isnan(sum->first_loss) ? s->loss : sum->first_loss;
+        sum->last_loss = s->loss;
+        sum->tokens += s->tokens;
+        sum->seconds += s->seconds;
+        if (!rc && r->o.eval_every && !s->skipped && s->step % r->o.eval_every == 0) {
+            rc = evaluate(r, s->step, st);
+            last_eval = s->step;
         }
     }
-    if (!rc && !stop_signal && last_eval != sum->steps)
-        rc = evaluate(r, sum->steps, st);
+    sum->steps = s->step;
+    if (!rc && !stop_signal && last_eval != s->step)
+        rc = evaluate(r, s->step, st);
     return rc;
 }
 
-static int finish(struct run *r, struct zinf_status *st)
+static int finish(struct zinf_cli_run *r, struct zinf_status *st)
 {
     struct zinf_run_summary *sum = &r->sum;
     struct zinf_run_info i;
-    int rc = zinf_trainer_export(r->t, r->out.model, st);
+    int rc = zinf_trainer_flush(r->t, st);
 
-    if (rc)
-        return rc;
+    impatient = NULL;
     zinf_trainer_info(r->t, &i);
+    /* A run that is stopped and can be resumed ends at once; else its weights are all that stays of it. */
+    if (!rc && !(stop_signal && i.durable))
+        rc = zinf_trainer_export(r->t, r->out.model, st);
+    if (rc || stop_signal)
+        return rc;
     for (int tier = 0; tier < 3; tier++) {
         sum->budget_nbytes[tier] = i.budget_nbytes[tier];
         sum->peak_nbytes[tier] = i.peak_nbytes[tier];
@@ -189,53 +165,40 @@ static int finish(struct run *r, struct zinf_status *st)
     snprintf(sum->io_backend, sizeof(sum->io_backend), "%s", i.io_backend);
     snprintf(sum->device, sizeof(sum->device), "%s", i.device);
     snprintf(sum->run_dir, sizeof(sum->run_dir), "%s", r->out.path);
-    snprintf(sum->log_path, sizeof(sum->log_path), "%s", r->o.log);
+    snprintf(sum->log_path, sizeof(sum->log_path), "%s", r->log_path);
     snprintf(sum->weights_path, sizeof(sum->weights_path), "%s", r->out.model);
     return zinf_jsonl_end(r->jsonl, sum, st);
 }
 
-/* Everything that can be refused is refused before the run folder is touched. */
-static int open_run(struct run *r, struct zinf_status *st)
+static void tell_stop(const struct zinf_cli_run *r, bool durable, int rc)
 {
-    struct options *o = &r->o;
-    struct zinf_trainer_opts t = {
-        .config_path = o->config, .sets = o->sets.items, .nr_sets = o->sets.nr, .model = o->model, .data = o->data,
-        .eval_data = o->eval_data, .seq_len = (uint32_t)o->seq_len, .serial = o->serial, .log = &r->log,
-        .progress = setup_progress, .progress_ctx = r,
-    };
-    struct zinf_run_file file = { o->config, o->model, o->data, "", (uint32_t)o->seq_len, o->steps };
-    struct zinf_run_info info;
-    int rc = zinf_config_load(o->config, NULL, NULL, o->sets.items, o->sets.nr, NULL, &r->config, st);
+    unsigned long long step = r->last.step, durable_step = r->last.durable_step;
 
-    if (rc)
-        return rc;
-    rc = zinf_outdir_open(o->out, o->overwrite, &r->out, st);
-    o->log = o->log ? o->log : r->out.log;
-    if (!rc) {
-        r->progress = zinf_progress_open(isatty(STDOUT_FILENO), o->steps, r->config.steps_per_print);
-        rc = r->progress ? 0 : zinf_fail(st, -ENOMEM, "out of memory");
+    if (!durable)
+        fprintf(stderr, "zinf: stopped by signal %d after step %llu; its weights are in %s\n", (int)stop_signal, step, r->out.model);
+    else if (rc)
+        fprintf(stderr, "zinf: stopped by signal %d; %llu steps will be repeated by: zinf train --resume --out %s\n",
+                (int)stop_signal, step - durable_step, r->out.path);
+    else
+        fprintf(stderr, "zinf: stopped by signal %d after step %llu; nothing will be repeated by: zinf train --resume --out %s\n",
+                (int)stop_signal, step, r->out.path);
+}
+
+static void keep_worse(int rc, const struct zinf_status *from, int *to_rc, struct zinf_status *to)
+{
+    if (rc && !*to_rc) {
+        *to_rc = rc;
+        *to = *from;
     }
-    if (!rc)
-        rc = zinf_trainer_open(&t, &r->t, st);
-    if (rc)
-        return rc;
-    zinf_trainer_info(r->t, &info);
-    if (!o->steps) {
-        o->steps = info.steps_per_epoch;
-        zinf_progress_set_steps(r->progress, o->steps);
-    }
-    file.steps = o->steps;
-    file.state_dir = info.state_dir;
-    rc = zinf_outdir_write(&r->out, &file, st);
-    return rc ? rc : zinf_jsonl_open(o->log, false, &r->jsonl, st);
 }
 
 int zinf_cmd_train(int argc, char **argv)
 {
-    struct run r = { .sum = { .eval_loss = NAN } };
+    struct zinf_cli_run r = { .out = { .lock_fd = -1 }, .sum = { .first_loss = NAN, .last_loss = NAN, .eval_loss = NAN } };
     struct zinf_status st = { 0 }, closing = { 0 };
-    const char *base;
-    int closed, rc = parse(&r.o, argc, argv, &st);
+    struct zinf_run_info info = { 0 };
+    bool started, stopped;
+    int rc = zinf_cli_parse(&r.o, argc, argv, &st);
 
     if (!rc)
         rc = zinf_cmd_log(&r.log, &st);
@@ -243,33 +206,39 @@ int zinf_cmd_train(int argc, char **argv)
         zinf_args_free(&r.o.sets);
         return rc ? zinf_cmd_usage(&st) : 0;
     }
+    r.log.ctx = &r;
+    r.log.write = write_log;
     catch_signals();
-    rc = open_run(&r, &st);
-    if (!rc) {
-        base = strrchr(r.out.path, '/');
-        snprintf(r.sum.name, sizeof(r.sum.name), "%.63s", base ? base + 1 : r.out.path);
-        snprintf(r.sum.offload, sizeof(r.sum.offload), "%s", offload_name(&r.config, (char[32]){ 0 }, 32));
+    rc = zinf_cli_open(&r, &st);
+    started = !rc;
+    if (started) {
         describe(&r);
         rc = train(&r, &st);
+        zinf_trainer_info(r.t, &info);
     }
+    stopped = started && stop_signal && (!rc || rc == -ECANCELED);
     if (!rc)
         rc = finish(&r, &st);
-    closed = zinf_jsonl_close(r.jsonl, &closing);
-    if (closed && !rc) {
-        rc = closed;
-        st = closing;
-    }
+    impatient = NULL;
+    keep_worse(zinf_jsonl_close(r.jsonl, &closing), &closing, &rc, &st);
     zinf_progress_close(r.progress);
+    r.progress = NULL;
+    /* A finished run keeps its state only if told to; one that did not start leaves none that nobody knows of. */
+    if (r.t && (started ? !rc && !stopped && !r.config.keep_state : !r.o.resume))
+        zinf_trainer_discard(r.t);
     zinf_trainer_close(r.t);
-    if (!rc) {
-        if (stop_signal)
-            fprintf(stderr, "zinf: stopped by signal %d after step %llu; its weights are in %s\n", (int)stop_signal,
-                    (unsigned long long)r.sum.steps, r.out.model);
+    closing = (struct zinf_status){ 0 };
+    if (started && !rc && !stopped)
+        keep_worse(zinf_cli_forget_state(&r, &closing), &closing, &rc, &st);
+    zinf_outdir_close(&r.out);
+    if (stopped && (!rc || rc == -ECANCELED))
+        tell_stop(&r, info.durable, rc);
+    else if (!rc)
         zinf_table_run(&r.sum, stdout);
-    }
-    zinf_config_free(&r.config);
-    zinf_args_free(&r.o.sets);
+    zinf_cli_close(&r);
+    if (stopped && (!rc || rc == -ECANCELED))
+        return 128 + (int)stop_signal;
     if (rc)
-        return zinf_cmd_fail(&st);
-    return stop_signal ? 128 + (int)stop_signal : 0;
+        return started ? zinf_cmd_fail(&st) : zinf_cmd_refuse(&st);
+    return 0;
 }

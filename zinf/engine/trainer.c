@@ -160,8 +160,10 @@ int zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer 
 /* A folder with a record is a checkpoint; one without is of no use to anybody. */
 static bool keeps_state(const struct zinf_trainer *t)
 {
-    return t->resumed || (t->durable && t->committed && t->config.keep_state);
+    return t->durable && t->committed && !t->discard;
 }
+
+void zinf_trainer_discard(struct zinf_trainer *t) { t->discard = true; }
 
 void zinf_trainer_close(struct zinf_trainer *t)
 {
@@ -460,6 +462,7 @@ void zinf_trainer_info(struct zinf_trainer *t, struct zinf_run_info *out)
     out->nr_params = t->part.nr_elems;
     out->first_step = t->first_step;
     out->flush_s = t->flush_s;
+    out->durable = t->durable && t->committed;
     out->steps_per_epoch = t->source->nr_samples(t->source->ctx, ZINF_TRAIN) / ((uint64_t)t->batch.nr_micro * t->batch.batch);
     out->steps_per_epoch += !out->steps_per_epoch;
     for (int tier = 0; tier < 2; tier++) {

@@ -106,10 +106,12 @@ int zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struc
     struct zinf_json_out *o = begin(j, "step");
 
     zinf_json_put_integer(o, "step", (int64_t)s->step);
+    zinf_json_put_integer(o, "durable_step", (int64_t)s->durable_step);
     zinf_json_put_integer(o, "iteration", (int64_t)s->iteration);
     zinf_json_put_number(o, "loss", s->loss);
     zinf_json_put_number(o, "grad_norm", s->grad_norm);
     zinf_json_put_bool(o, "clipped", s->clipped);
+    zinf_json_put_bool(o, "skipped", s->skipped);
     zinf_json_put_number(o, "lr", s->lr);
     zinf_json_put_integer(o, "tokens", (int64_t)s->tokens);
     zinf_json_put_number(o, "seconds", s->seconds);
@@ -134,6 +136,14 @@ int zinf_jsonl_eval(struct zinf_jsonl *j, uint64_t step, double loss, uint64_t t
     zinf_json_put_integer(o, "step", (int64_t)step);
     zinf_json_put_number(o, "eval_loss", loss);
     zinf_json_put_integer(o, "tokens", (int64_t)tokens);
+    return end(j, st);
+}
+
+int zinf_jsonl_resume(struct zinf_jsonl *j, uint64_t step, struct zinf_status *st)
+{
+    struct zinf_json_out *o = begin(j, "resume");
+
+    zinf_json_put_integer(o, "step", (int64_t)step);
     return end(j, st);
 }
 

@@ -33,6 +33,8 @@ int  zinf_jsonl_open(const char *path, bool append, struct zinf_jsonl **out, str
 /* {"event":"step", ...} with the keys of DESIGN section 13 that exist so far. */
 int  zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struct zinf_run_info *info, struct zinf_status *st);
 int  zinf_jsonl_eval(struct zinf_jsonl *j, uint64_t step, double loss, uint64_t tokens, struct zinf_status *st);
+/* {"event":"resume","step":N}: steps after N that stand before this line were repeated. */
+int  zinf_jsonl_resume(struct zinf_jsonl *j, uint64_t step, struct zinf_status *st);
 int  zinf_jsonl_end(struct zinf_jsonl *j, const struct zinf_run_summary *s, struct zinf_status *st);
 int  zinf_jsonl_close(struct zinf_jsonl *j, struct zinf_status *st);      /* NULL is fine; 0 or what fsync/close said */
 

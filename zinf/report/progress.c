@@ -99,6 +99,10 @@ char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *
     put(&c, "step %llu", (unsigned long long)s->step);
     if (nr_steps)
         put(&c, "/%llu", (unsigned long long)nr_steps);
+    if (info->durable)
+        put(&c, " durable %llu", (unsigned long long)s->durable_step);
+    if (s->skipped)
+        put(&c, " skipped");
     put(&c, " loss %.4f norm %.3g%s lr %.1e | %.0f tok/s", s->loss, s->grad_norm, s->clipped ? " clipped" : "", s->lr,
         s->tokens_per_s);
     put_flops(&c, s->tflops);
@@ -194,6 +198,12 @@ void zinf_progress_say(struct zinf_progress *p, const char *line)
     fflush(stdout);
     if (was_live)
         draw(p);
+}
+
+void zinf_progress_clear(struct zinf_progress *p)
+{
+    erase(p);
+    fflush(stdout);
 }
 
 void zinf_progress_close(struct zinf_progress *p)

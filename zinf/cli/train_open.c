@@ -1,0 +1,285 @@
+/* zinf/cli/train_open.c - what a `zinf train` is asked to do, and everything opened for it: a new run, or one that goes on. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "zinf/checkpoint/portable.h"
+#include "zinf/cli/commands.h"
+#include "zinf/cli/train.h"
+
+int zinf_cli_parse(struct zinf_cli_options *o, int argc, char **argv, struct zinf_status *st)
+{
+    const struct zinf_arg args[] = {
+        { "config", ZINF_ARG_STRING, &o->config, "FILE", "ds_config.json", 0, 0, false },
+        { "model", ZINF_ARG_STRING, &o->model, "PATH", "Hugging Face folder or config.json", 0, 0, false },
+        { "data", ZINF_ARG_STRING, &o->data, "PATH", "text file or folder of text files, read as bytes", 0, 0, false },
+        { "eval-data", ZINF_ARG_STRING, &o->eval_data, "PATH", "text to evaluate on (default: the last 10 % of --data)", 0, 0, false },
+        { "eval-every", ZINF_ARG_U64, &o->eval_every, "N", "evaluate every N steps (default: at the end)", 1, UINT32_MAX, false },
+        { "seq-len", ZINF_ARG_U64, &o->seq_len, "T", "tokens per sample (default: min(1024, the model's maximum))", 1, 1u << 24, false },
+        { "steps", ZINF_ARG_U64, &o->steps, "N", "optimizer steps (default: one epoch)", 1, UINT32_MAX, false },
+        { "out", ZINF_ARG_STRING, &o->out, "DIR", "folder of the run: log, weights, checkpoints (default: zinf-out)", 0, 0, false },
+        { "overwrite", ZINF_ARG_FLAG, &o->overwrite, NULL, "replace the run that --out holds, its state on drives included", 0, 0, false },
+        { "resume", ZINF_ARG_FLAG, &o->resume, NULL, "go on with the run in --out; its options are the default of the others", 0, 0, false },
+        { "init-from", ZINF_ARG_STRING, &o->init_from, "DIR", "take the weights of a Hugging Face folder; all else starts new", 0, 0, false },
+        { "checkpoint", ZINF_ARG_STRING, &o->checkpoint, "DIR", "start from a checkpoint of --save-every, optimizer and data position included", 0, 0, false },
+        { "save-every", ZINF_ARG_U64, &o->save_every, "N", "write a named checkpoint every N steps while training goes on", 1, UINT32_MAX, false },
+        { "keep", ZINF_ARG_U64, &o->keep, "K", "keep the newest K checkpoints (default: all)", 1, UINT32_MAX, false },
+        { "log", ZINF_ARG_STRING, &o->log, "FILE", "JSON lines, one per step (default: DIR/log.jsonl)", 0, 0, false },
+        { "serial", ZINF_ARG_FLAG, &o->serial, NULL, "one operation at a time: same bits, for debugging", 0, 0, false },
+        { "set", ZINF_ARG_LIST, &o->sets, "KEY=VALUE", "override a key of the configuration; may be repeated", 0, 0, false },
+        { "help", ZINF_ARG_FLAG, &o->help, NULL, "this text", 0, 0, false },
+    };
+    const uint32_t nr = sizeof(args) / sizeof(args[0]);
+    int rc = zinf_args_parse(args, nr, NULL, argc, argv, st);
+
+    o->out = o->out ? o->out : "zinf-out";
+    if (rc)
+        return rc;
+    if (o->help) {
+        zinf_args_help("zinf train --config FILE --model PATH --data PATH [options] | zinf train --resume --out DIR", args, nr);
+        return 0;
+    }
+    if (o->resume && o->overwrite)
+        return zinf_fail(st, -EINVAL, "--resume and --overwrite: give one of them");
+    if (!!o->init_from + !!o->checkpoint + o->resume > 1)
+        return zinf_fail(st, -EINVAL, "--resume, --checkpoint and --init-from: give one of them");
+    if (!o->resume && (!o->config || !o->model || !o->data))
+        return zinf_fail(st, -EINVAL, "--%s is missing; see zinf train --help", !o->config ? "config" : !o->model ? "model" : "data");
+    return 0;
+}
+
+static int slurp(const char *path, char **out, struct zinf_status *st)
+{
+    FILE *f = fopen(path, "rb");
+    size_t used = 0, cap = 1 << 16;
+    char *text = f ? malloc(cap) : NULL;
+    int rc = f ? text ? 0 : zinf_fail(st, -ENOMEM, "out of memory") : zinf_fail(st, -errno, "%s: %s", path, strerror(errno));
+
+    while (!rc) {
+        size_t n = fread(text + used, 1, cap - used - 1, f);
+
+        used += n;
+        if (ferror(f))
+            rc = zinf_fail(st, -EIO, "%s: it cannot be read", path);
+        if (!n)
+            break;
+        if (used == cap - 1) {
+            char *grown = cap < (64u << 20) ? realloc(text, cap *= 2) : NULL;
+
+            rc = grown ? 0 : zinf_fail(st, -EFBIG, "%s is too large for a configuration", path);
+            text = grown ? grown : text;
+        }
+    }
+    if (f)
+        fclose(f);
+    if (rc)
+        free(text);
+    else
+        text[used] = 0, *out = text;
+    return rc;
+}
+
+/* Where the process was started must not matter to a resume. */
+static int absolute(const char *what, const char *path, char **out, struct zinf_status *st)
+{
+    if (!path || !path[0])
+        return 0;
+    *out = realpath(path, NULL);
+    return *out ? 0 : zinf_fail(st, -errno, "--%s %s: %s", what, path, strerror(errno));
+}
+
+/* The stored options of a run are the defaults of the ones given now; --set is laid over the stored ones. */
+static int inherit(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    struct zinf_cli_options *o = &r->o;
+    struct zinf_run_file *f = &r->file;
+    int rc = zinf_run_file_read(r->out.path, f, st);
+
+    if (rc)
+        return rc;
+    o->model = o->model ? o->model : f->model;
+    o->data = o->data ? o->data : f->data;
+    o->eval_data = o->eval_data ? o->eval_data : f->eval_data;
+    o->log = o->log ? o->log : f->log[0] ? f->log : NULL;
+    o->seq_len = o->seq_len ? o->seq_len : f->seq_len;
+    o->steps = o->steps ? o->steps : f->steps;
+    o->eval_every = o->eval_every ? o->eval_every : f->eval_every;
+    o->save_every = o->save_every ? o->save_every : f->save_every;
+    o->keep = o->keep ? o->keep : f->keep;
+    if (!o->config && !(r->config_text = strdup(f->config)))
+        return zinf_fail(st, -ENOMEM, "out of memory");
+    if (f->nr_sets) {
+        const char **items = calloc(f->nr_sets + o->sets.nr, sizeof(*items));
+
+        if (!items)
+            return zinf_fail(st, -ENOMEM, "out of memory");
+        memcpy(items, f->sets, f->nr_sets * sizeof(*items));
+        for (uint32_t i = 0; i < o->sets.nr; i++)
+            items[f->nr_sets + i] = o->sets.items[i];
+        free(o->sets.items);
+        o->sets.items = items;
+        o->sets.nr += f->nr_sets;
+    }
+    return 0;
+}
+
+/* A run whose state is on no drive goes on from its newest checkpoint. */
+static int newest_checkpoint(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    char **names = NULL;
+    uint32_t nr = 0;
+    int rc;
+
+    if (r->file.nr_state_dirs)
+        return 0;
+    rc = access(r->saves, F_OK) ? 0 : zinf_portable_list(r->saves, true, &names, &nr, st);
+    if (!rc && !nr)
+        rc = zinf_fail(st, -ENOENT, "%s: there is nothing to resume: it keeps no state on a drive and has no checkpoint", r->out.path);
+    if (!rc) {
+        snprintf(r->checkpoint, sizeof(r->checkpoint), "%s/%.200s", r->saves, names[nr - 1]);
+        r->o.checkpoint = r->checkpoint;
+    }
+    for (uint32_t i = 0; i < nr; i++)
+        free(names[i]);
+    free(names);
+    return rc;
+}
+
+static void setup_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    struct zinf_cli_run *r = ctx;
+
+    zinf_progress_setup(r->progress, what, done, total);
+}
+
+static int open_folder(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    struct zinf_cli_options *o = &r->o;
+    int rc = o->resume ? zinf_outdir_enter(o->out, &r->out, st) : zinf_outdir_check(o->out, o->overwrite, &r->out, st);
+
+    snprintf(r->saves, sizeof(r->saves), "%.900s/checkpoints", r->out.path);
+    if (!rc && o->resume)
+        rc = inherit(r, st);
+    if (!rc && o->resume)
+        rc = newest_checkpoint(r, st);
+    if (!rc && o->log)
+        rc = zinf_outdir_check_log(o->log, st);
+    if (!rc && o->config)
+        rc = slurp(o->config, &r->config_text, st);
+    if (!rc)
+        rc = zinf_config_load(o->config, o->config ? NULL : r->config_text, "the stored configuration", o->sets.items, o->sets.nr,
+                              NULL, &r->config, st);
+    if (!rc)
+        rc = absolute("model", o->model, &r->model_path, st);
+    if (!rc)
+        rc = absolute("data", o->data, &r->data_path, st);
+    if (!rc)
+        rc = absolute("eval-data", o->eval_data, &r->eval_path, st);
+    return rc;
+}
+
+static int open_trainer(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    const struct zinf_cli_options *o = &r->o;
+    bool state = o->resume && r->file.nr_state_dirs;
+    const struct zinf_trainer_opts t = {
+        .config_path = o->config, .config_text = o->config ? NULL : r->config_text, .sets = o->sets.items, .nr_sets = o->sets.nr,
+        .model = r->model_path, .data = r->data_path, .eval_data = r->eval_path, .seq_len = (uint32_t)o->seq_len,
+        .resume_dirs = state ? r->file.state_dirs : NULL, .nr_resume_dirs = state ? r->file.nr_state_dirs : 0,
+        .load_checkpoint = o->checkpoint, .init_from = o->init_from, .checkpoint_dir = r->saves, .save_every = o->save_every,
+        .keep = (uint32_t)o->keep, .serial = o->serial, .log = &r->log, .progress = setup_progress, .progress_ctx = r,
+    };
+
+    return zinf_trainer_open(&t, &r->t, st);
+}
+
+/* What the replaced run kept is given back only now that the new one stands. */
+static int replace_old(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    char **names = NULL;
+    uint32_t nr = 0;
+    int rc = access(r->out.run, F_OK) ? 0 : zinf_clean_run(r->out.path, st);
+
+    if (!rc && !access(r->saves, F_OK))
+        rc = zinf_portable_list(r->saves, true, &names, &nr, st);
+    for (uint32_t i = 0; i < nr; i++) {
+        if (!rc)
+            rc = zinf_portable_remove(r->saves, names[i], st);
+        free(names[i]);
+    }
+    free(names);
+    return rc ? rc : zinf_outdir_take(&r->out, st);
+}
+
+static int write_run(struct zinf_cli_run *r, bool with_state, struct zinf_status *st)
+{
+    const struct zinf_cli_options *o = &r->o;
+    char *log = o->log ? realpath(o->log, NULL) : NULL;
+    struct zinf_run_file f = {
+        .config = r->config_text, .model = r->model_path, .data = r->data_path, .eval_data = r->eval_path ? r->eval_path : "",
+        .log = log ? log : "", .seq_len = o->seq_len, .steps = o->steps, .eval_every = o->eval_every,
+        .save_every = o->save_every, .keep = o->keep,
+    };
+    int rc;
+
+    if (o->sets.nr > ZINF_RUN_STRINGS_MAX)
+        return zinf_fail(st, -EINVAL, "more than %d times --set: put them into the configuration", ZINF_RUN_STRINGS_MAX);
+    for (; f.nr_sets < o->sets.nr; f.nr_sets++)
+        f.sets[f.nr_sets] = o->sets.items[f.nr_sets];
+    while (with_state && f.nr_state_dirs < ZINF_RUN_STRINGS_MAX && zinf_trainer_state_dir(r->t, f.nr_state_dirs)) {
+        f.state_dirs[f.nr_state_dirs] = zinf_trainer_state_dir(r->t, f.nr_state_dirs);
+        f.nr_state_dirs++;
+    }
+    rc = zinf_run_file_write(r->out.path, &f, st);
+    free(log);
+    return rc;
+}
+
+int zinf_cli_open(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    struct zinf_cli_options *o = &r->o;
+    struct zinf_run_info info;
+    int rc = open_folder(r, st);
+
+    if (rc)
+        return rc;
+    r->progress = zinf_progress_open(isatty(STDOUT_FILENO), o->steps, r->config.steps_per_print);
+    if (!r->progress)
+        return zinf_fail(st, -ENOMEM, "out of memory");
+    rc = open_trainer(r, st);
+    if (rc)
+        return rc;
+    zinf_trainer_info(r->t, &info);
+    if (!o->steps) {
+        o->steps = info.steps_per_epoch;
+        zinf_progress_set_steps(r->progress, o->steps);
+    }
+    snprintf(r->log_path, sizeof(r->log_path), "%s", o->log ? o->log : r->out.log);
+    if (!o->resume)
+        rc = replace_old(r, st);
+    if (!rc)
+        rc = zinf_jsonl_open(r->log_path, o->resume, &r->jsonl, st);
+    if (!rc && o->resume)
+        rc = zinf_jsonl_resume(r->jsonl, info.first_step, st);
+    return rc ? rc : write_run(r, info.durable, st);
+}
+
+int zinf_cli_forget_state(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    return r->config.keep_state ? 0 : write_run(r, false, st);
+}
+
+void zinf_cli_close(struct zinf_cli_run *r)
+{
+    zinf_config_free(&r->config);
+    zinf_args_free(&r->o.sets);
+    zinf_run_file_free(&r->file);
+    free(r->config_text);
+    free(r->model_path);
+    free(r->data_path);
+    free(r->eval_path);
+}
