@@ -25,6 +25,11 @@ size_t Below(Random *r, size_t n)
     return static_cast<size_t>((*r)() % n);
 }
 
+bool Has(const std::string &text, const char *words)
+{
+    return text.find(words) != std::string::npos;
+}
+
 /* Removes operation i and everything that names it. */
 void DropOp(Copy *s, size_t i)
 {
@@ -378,6 +383,8 @@ TEST(ScheduleCheck, ChainsThatMayNotFollowEachOtherAreReported)
             bool good = verdict.count(kind(a)) != settled.count(kind(b)) && dirty == !!(b & ZINF_SCHED_DIRTY);
             legal += good;
             EXPECT_EQ(good ? 0 : -EINVAL, Check(p.get(), chain, &st)) << Words(links) << ": " << st.text;
+            std::string text = st.text;
+            EXPECT_EQ(good, !Has(text, "verdict") && !Has(text, "the newest bytes are in")) << text;
         }
     EXPECT_EQ(12 * 4 * 2 + 12 * 2 * 2, legal);
     EXPECT_EQ(0, Check(p.get(), {}, &st));
@@ -420,11 +427,6 @@ protected:
     PlanPtr plan;
     Schedules schedules;
 };
-
-bool Has(const std::string &text, const char *words)
-{
-    return text.find(words) != std::string::npos;
-}
 
 const uint32_t kC = ZINF_SCHED_COMMITS, kD = ZINF_SCHED_DIRTY;
 
@@ -518,6 +520,25 @@ TEST_F(ScheduleCheckCommit, CommitThatIsNotWantedOrMissingIsReported)
         s->deps.push_back(static_cast<uint32_t>(Find(*s, ZINF_OP_COMMIT)));
     });
     EXPECT_TRUE(Has(text, "waits for COMMIT")) << text;
+}
+
+TEST_F(ScheduleCheckCommit, KindsAndFlagsThatDoNotExistAreReported)
+{
+    std::string text = Fault({{ZINF_SCHED_EVAL, 0}}, 0, [](Copy *s) { s->kind = ZINF_NR_SCHED_KINDS; });
+    EXPECT_TRUE(Has(text, "no such kind")) << text;
+    for (uint32_t flags : {kC, 4u}) {
+        text = Fault({{ZINF_SCHED_FIRST, 0}}, 0, [flags](Copy *s) { s->flags = flags; });
+        EXPECT_TRUE(Has(text, "flags that this kind or plan does not have")) << text;
+    }
+    Case c = ChainCase(Ends::kUntied, 2, 4, 1);
+    c.spec.weight_tier = c.spec.state_tier = ZINF_TIER_HOST;
+    zinf_status st;
+    ASSERT_EQ(0, c.Make(&plan, &st)) << st.text;
+    schedules.with.clear();
+    for (uint32_t flags : {kC, kD}) {
+        text = Fault({{ZINF_SCHED_FLUSH, 0}}, 0, [flags](Copy *s) { s->flags = flags; });
+        EXPECT_TRUE(Has(text, "flags that this kind or plan does not have")) << text;
+    }
 }
 
 TEST_F(ScheduleCheckCommit, SkipThatUpdatesIsReported)

@@ -199,7 +199,7 @@ void TrainAndCompareBytes(const Backend &backend, const std::vector<std::pair<zi
             t += kind == ZINF_SCHED_STEADY || kind == ZINF_SCHED_FLUSH;
             uint64_t before = nr_allocations;
             int rc = zinf_mover_run(rig.mover, s, nullptr, nullptr, &rig.st);
-            if (GetParam().name != std::string("mem") && !GetParam().reorder) {      /* those two keep books */
+            if (backend.name != std::string("mem") && !backend.reorder) {      /* those two keep books */
                 EXPECT_EQ(nr_allocations - before, 0u) << zinf_sched_kind_name(kind);
             }
             zinf_store_seam(rig.store, s);

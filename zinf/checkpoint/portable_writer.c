@@ -21,7 +21,7 @@
 #include "zinf/checkpoint/st_header.h"
 
 /* What checkpoint.json may take of the drive: beside each segment's numbers, what the caller says of the run. */
-enum { SEGMENT_TEXT_NBYTES = 64, OTHER_TEXT_NBYTES = 1 << 20 };
+enum { SEGMENT_TEXT_NBYTES = 64, OTHER_TEXT_NBYTES = 64 << 10 };
 
 struct segment {
     struct zinf_portable_segment place;     /* nr_elems: written so far */
