@@ -33,7 +33,7 @@ struct zinf_cli_run {
     struct zinf_run_summary sum;
     struct zinf_step last;
     char *config_text, *model_path, *data_path, *eval_path;     /* owned; paths are absolute */
-    char log_path[1024], saves[1024], checkpoint[2048];
+    char log_path[512], saves[1024], checkpoint[2048];
 };
 
 int  zinf_cli_parse(struct zinf_cli_options *o, int argc, char **argv, struct zinf_status *st);

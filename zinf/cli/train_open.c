@@ -258,7 +258,7 @@ int zinf_cli_open(struct zinf_cli_run *r, struct zinf_status *st)
         o->steps = info.steps_per_epoch;
         zinf_progress_set_steps(r->progress, o->steps);
     }
-    snprintf(r->log_path, sizeof(r->log_path), "%s", o->log ? o->log : r->out.log);
+    snprintf(r->log_path, sizeof(r->log_path), "%.511s", o->log ? o->log : r->out.log);
     if (!o->resume)
         rc = replace_old(r, st);
     if (!rc)
