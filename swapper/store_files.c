@@ -97,7 +97,6 @@ static int check_layout(const struct zinf_store *s, const struct zinf_record *r,
         { "the number of ranks", r->world, s->opts.durable ? s->opts.world : r->world },
         { "the number of units", r->nr_units, p->spec.nr_units },
         { "the number of elements per grain", r->grain_elems, p->spec.grain_elems },
-        { "the number of grains", r->nr_grains, p->nr_grains },
         { "the number of bytes of a weight", r->weight_nbytes, p->spec.weight_nbytes },
         { "the number of bytes of an element's optimizer state", r->state_nbytes, p->spec.state_nbytes },
         { "weights on the drives (1 = yes)", r->extents_weight, p->extents_weight },
@@ -112,6 +111,8 @@ static int check_layout(const struct zinf_store *s, const struct zinf_record *r,
         if (r->unit_elems[u] != p->spec.unit_elems[u])
             return differs(st, what, r->unit_elems[u], p->spec.unit_elems[u]);
     }
+    if (r->nr_grains != p->nr_grains)
+        return differs(st, "the number of grains", r->nr_grains, p->nr_grains);
     if (s->opts.uuid && strcmp(s->opts.uuid, r->uuid))
         return zinf_fail(st, -EINVAL, "the record on %s is of run %s and not of %s", s->opts.dirs[0], r->uuid, s->opts.uuid);
     for (uint32_t d = 0; d < r->nr_drives; d++)

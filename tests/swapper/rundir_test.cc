@@ -379,4 +379,74 @@ TEST_F(Rundir, SweepsNeverTakeARunThatIsStarting)
     EXPECT_EQ(NrEntries(), 0u);
 }
 
+/* ---- adopting ---- */
+
+TEST_F(Rundir, AdoptTakesTheFolderOfADeadOwner)
+{
+    std::string path = Dead();
+    zinf_rundir r;
+    ASSERT_EQ(zinf_rundir_adopt((path + "/").c_str(), &r, &st), 0) << st.text;
+    EXPECT_EQ(r.path, path);
+    EXPECT_EQ(path.substr(path.size() - 36), r.uuid);
+    EXPECT_EQ(Sweep(), 0u);                              /* owned: never garbage */
+    EXPECT_TRUE(fs::exists(path + "/state-0"));
+    std::ifstream lock(path + "/lock");
+    std::string pid, rest;
+    lock >> pid;
+    EXPECT_EQ(pid, std::to_string(getpid()));
+    EXPECT_EQ(zinf_rundir_close(&r, false, &st), 0);
+    EXPECT_TRUE(fs::exists(path));
+    ASSERT_EQ(zinf_rundir_adopt(path.c_str(), &r, &st), 0) << st.text;
+    EXPECT_EQ(zinf_rundir_close(&r, true, &st), 0) << st.text;
+    EXPECT_EQ(NrEntries(), 0u);
+}
+
+TEST_F(Rundir, AdoptNamesTheLiveOwner)
+{
+    zinf_rundir owner = Create(), r;
+    ASSERT_EQ(zinf_rundir_adopt(owner.path, &r, &st), -EBUSY);
+    char host[65] = "";
+    gethostname(host, sizeof(host) - 1);
+    EXPECT_NE(std::string(st.text).find("process " + std::to_string(getpid()) + " on " + host), std::string::npos) << st.text;
+    EXPECT_NE(std::string(st.text).find(owner.path), std::string::npos) << st.text;
+    EXPECT_EQ(r.lock_fd, -1);
+    EXPECT_EQ(zinf_rundir_close(&r, true, &st), 0);
+    EXPECT_TRUE(fs::exists(owner.path));
+    zinf_rundir_close(&owner, true, &st);
+}
+
+TEST_F(Rundir, AdoptFinishesAHalfDeletion)
+{
+    std::string path = Dead(true);
+    zinf_rundir r;
+    ASSERT_EQ(zinf_rundir_adopt(path.c_str(), &r, &st), 0) << st.text;
+    EXPECT_EQ(zinf_rundir_close(&r, true, &st), 0) << st.text;
+    EXPECT_EQ(NrEntries(), 0u);
+}
+
+TEST_F(Rundir, AdoptRefusesWhatIsNoRunFolder)
+{
+    zinf_rundir r;
+    auto refused = [&](const std::string &path, int rc) {
+        st = zinf_status{};
+        EXPECT_EQ(zinf_rundir_adopt(path.c_str(), &r, &st), rc) << path;
+        EXPECT_NE(std::string(st.text).find(path), std::string::npos) << st.text;
+        EXPECT_EQ(r.lock_fd, -1);
+    };
+    refused(dir + "/zinf-" + Uuid(), -ENOENT);
+    refused(dir, -EINVAL);
+    std::string empty = dir + "/zinf-" + Uuid();
+    fs::create_directory(empty);
+    refused(empty, -EINVAL);                             /* without a lock file */
+    fs::create_directory(empty + "/lock");
+    refused(empty, -EISDIR);
+    fs::remove(empty + "/lock");
+    fs::create_symlink("/etc/hostname", empty + "/lock");
+    refused(empty, -ELOOP);
+    std::string file = dir + "/zinf-" + Uuid();
+    Write(file, 1);
+    refused(file, -ENOTDIR);
+    EXPECT_EQ(zinf_rundir_adopt("/", &r, &st), -EINVAL);
+}
+
 }  // namespace

@@ -13,7 +13,7 @@
 
 #define LOCK_NAME "lock"
 
-enum { CLAIM_TRIES = 200, CLAIM_WAIT_NS = 10 * 1000 * 1000 };
+enum { CLAIM_TRIES = 100, CLAIM_WAIT_NS = 10 * 1000 * 1000 };
 
 static const char *const suffixes[] = { ".tmp", ".old", ".gone" };
 static const char *const files[] = { ZINF_PORTABLE_STATE, ZINF_PORTABLE_JSON, ZINF_PORTABLE_JSON ".tmp", LOCK_NAME };

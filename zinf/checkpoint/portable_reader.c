@@ -16,7 +16,7 @@
 #include "zinf/checkpoint/safetensors.h"
 #include "zinf/checkpoint/sealed.h"
 
-enum { PIECE_NBYTES = 1 << 20, LOAD_TRIES = 3 };
+enum { PIECE_NBYTES = 1 << 20, LOAD_TRIES = 100 };
 
 struct entry { const char *param; enum zinf_portable_kind kind; const struct zinf_st_tensor *tensor; };
 
@@ -282,8 +282,8 @@ static int load_folder(const char *folder, struct zinf_portable **out, struct zi
     return 0;
 }
 
-/* The folder a path stands for: itself, or, after a crash between two renames, its hidden .old. */
-static int find_folder(const char *path, char out[PATH_MAX], struct stat *s, struct zinf_status *st)
+/* The folder a path stands for, held open: itself, or, after a crash between two renames, its hidden .old. */
+static int find_folder(const char *path, char out[PATH_MAX], int *fd, struct zinf_status *st)
 {
     char hidden[ZINF_PORTABLE_HIDDEN_NBYTES];
     size_t n = strlen(path);
@@ -295,43 +295,48 @@ static int find_folder(const char *path, char out[PATH_MAX], struct stat *s, str
         return zinf_fail(st, -ENAMETOOLONG, "%.100s...: the path is too long", path);
     memcpy(out, path, n);
     out[n] = 0;
-    if (!stat(out, s))
-        return S_ISDIR(s->st_mode) ? 0 : zinf_fail(st, -ENOTDIR, "%s is not the folder of a checkpoint", out);
+    *fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0)
+        return 0;
+    if (errno == ENOTDIR)
+        return zinf_fail(st, -errno, "%s is not the folder of a checkpoint", out);
     if (errno != ENOENT)
         return zinf_fail(st, -errno, "%s: %s", path, strerror(errno));
     name = strrchr(out, '/');
     name = name ? name + 1 : out;
     if (zinf_portable_name_ok(name)) {
-        zinf_portable_hidden(hidden, name, ZINF_HIDDEN_OLD);
-        strcpy(name, hidden);
-        if (!stat(out, s) && S_ISDIR(s->st_mode))
-            return 0;
+        strcpy(name, zinf_portable_hidden(hidden, name, ZINF_HIDDEN_OLD));
+        *fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     }
-    return zinf_fail(st, -ENOENT, "%s: there is no such checkpoint", path);
+    return *fd >= 0 ? 0 : zinf_fail(st, -ENOENT, "%s: there is no such checkpoint", path);
+}
+
+/* Another folder stands at that path now. The number of one that is held open is not given to another. */
+static bool replaced(const char *path, int fd)
+{
+    struct stat held, now;
+
+    return fstat(fd, &held) || stat(path, &now) || held.st_ino != now.st_ino || held.st_dev != now.st_dev;
 }
 
 int zinf_portable_load(const char *path, struct zinf_portable **out, struct zinf_status *st)
 {
-    int rc = 0;
-
     *out = NULL;
-    for (int i = 0; i < LOAD_TRIES; i++) {
+    for (int i = 1;; i++) {
         struct zinf_status why = { 0 };
-        char folder[PATH_MAX], again[PATH_MAX];
-        struct stat before, after;
+        char folder[PATH_MAX];
+        bool again;
+        int fd = -1, rc = find_folder(path, folder, &fd, st);
 
-        rc = find_folder(path, folder, &before, st);
         if (rc)
             return rc;
         rc = load_folder(folder, out, &why);
-        if (!rc)
-            return 0;
         /* One that was replaced while it was read looks damaged: the new one is whole. */
-        if (i + 1 == LOAD_TRIES || find_folder(path, again, &after, NULL) ||
-            (before.st_ino == after.st_ino && before.st_dev == after.st_dev))
-            return zinf_fail(st, rc, "%s", why.text);
+        again = rc && i < LOAD_TRIES && replaced(folder, fd);
+        close(fd);
+        if (!again)
+            return rc ? zinf_fail(st, rc, "%s", why.text) : 0;
     }
-    return rc;
 }
 
 void zinf_portable_unload(struct zinf_portable *p)

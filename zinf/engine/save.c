@@ -51,12 +51,28 @@ static uint32_t for_segments(const struct zinf_trainer *t, uint32_t grain,
     return nth;
 }
 
+/* What a killed run was writing: a name that this run may never write again. */
+static int sweep(const struct zinf_trainer *t, struct zinf_status *st)
+{
+    char **names = NULL;
+    uint32_t nr = 0;
+    int rc = zinf_portable_list(t->opts.checkpoint_dir, true, &names, &nr, st);
+
+    for (uint32_t i = 0; i < nr; i++)
+        free(names[i]);
+    free(names);
+    return rc;
+}
+
 int zinf_save_open(struct zinf_trainer *t, struct zinf_save **out, struct zinf_status *st)
 {
-    struct zinf_save *s = calloc(1, sizeof(*s));
-    int rc = 0;
+    struct zinf_save *s;
+    int rc = sweep(t, st);
 
     *out = NULL;
+    if (rc)
+        return rc;
+    s = calloc(1, sizeof(*s));
     if (!s)
         return zinf_fail(st, -ENOMEM, "out of memory");
     s->t = t;

@@ -157,10 +157,11 @@ int zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer 
     return zinf_trainer_open_hooked(opts, NULL, out, st);
 }
 
-/* A folder with a record is a checkpoint; one without is of no use to anybody. */
+/* A folder with a record is a checkpoint; one without is of no use to anybody. What was to be resumed was there before, even if
+ * it could not be; a run that failed needs its state, whatever becomes of a finished one's. */
 static bool keeps_state(const struct zinf_trainer *t)
 {
-    return t->durable && t->committed && !t->discard;
+    return (t->opts.nr_resume_dirs || (t->durable && t->committed)) && !t->discard;
 }
 
 void zinf_trainer_discard(struct zinf_trainer *t) { t->discard = true; }
@@ -253,12 +254,16 @@ static int settle(struct zinf_trainer *t, bool *commit, bool always, struct zinf
 
 static int settled(struct zinf_trainer *t, bool commit, uint64_t applied, struct zinf_status *st)
 {
+    int rc;
+
     if (commit)
         t->durable_step = applied;
     if (!t->saving)
         return 0;
     t->saving = false;
-    return zinf_save_end(t->save, st);
+    rc = zinf_save_end(t->save, st);
+    t->broken = rc;              /* its update is applied: the same step again would apply it twice */
+    return rc;
 }
 
 static int flush(struct zinf_trainer *t, struct zinf_status *st)

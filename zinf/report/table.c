@@ -21,7 +21,7 @@ static bool offload(const struct zinf_run_summary *s, char *out) { return snprin
 static bool loss(const struct zinf_run_summary *s, char *out)
 {
     put_loss(out, s);
-    return s->steps > 0;
+    return !isnan(s->first_loss);
 }
 
 static bool eval(const struct zinf_run_summary *s, char *out)
