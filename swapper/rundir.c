@@ -219,8 +219,12 @@ static int create_in(int dir_fd, const char *uuid, int *lock_fd)
             usleep(1000);                    /* the sweeper that has the lock is about to delete the folder */
         rc = make_hidden(dir_fd, hidden, lock_fd);
     }
-    if (rc)
+    if (rc) {
+        /* A drive with room for the folder and none for its lock. Only an empty folder goes. */
+        if (rc != -EAGAIN)
+            (void)unlinkat(dir_fd, hidden, AT_REMOVEDIR);
         return rc == -EAGAIN ? -EBUSY : rc;
+    }
     write_owner(*lock_fd);
     rc = publish(dir_fd, hidden, name);
     bool published = !rc;

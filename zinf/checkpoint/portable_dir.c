@@ -155,6 +155,9 @@ int zinf_portable_claim(int parent_fd, const char *name, struct zinf_claim *out)
             nanosleep(&wait, NULL);
         rc = claim_once(parent_fd, hidden, true, out);
     }
+    /* A drive with room for the folder and none for its lock. Only an empty folder goes; if it is somebody's, he tries again. */
+    if (rc == -ENOSPC || rc == -EDQUOT)
+        (void)unlinkat(parent_fd, hidden, AT_REMOVEDIR);
     if (rc)
         return rc == -EAGAIN ? -EBUSY : rc;
     rc = empty_dir(out, true);
