@@ -220,8 +220,8 @@ const Refused kRefusedNotInThisVersion[] = {
     { T1 "\"amp\": {\"enabled\": true}}",
              "--set amp.opt_level=O1: amp: amp is not supported in this version: disable or remove it",
              { "amp.opt_level=O1" } },
-    { T1 "\"zinf\": {\"durability\": \"step\"}}",
-             "ds.json:1:48: zinf.durability: step is not supported in this version: use none" },
+    { T1 "\"zinf\": {\"durability\": {\"every\": 0}}}",
+             "ds.json:1:48: zinf.durability: must be \"step\", \"none\" or {\"every\": N} with N of at least 1, not an object" },
     { T1 "\"zinf\": {\"device\": \"cuda\"}}",
              "ds.json:1:44: zinf.device: cuda is not supported in this version: use auto or cpu" }
 };

@@ -105,6 +105,7 @@ struct zinf_trainer {
     bool durable;                       /* commits are made: state is on drives and zinf.durability is not none */
     bool resumed;                       /* the drives held the state at open */
     bool committed;                     /* the run folders hold a record */
+    char skip_reason[256];              /* of the last skip */
     bool discard;                       /* zinf_trainer_discard */
     bool broken;                        /* a step failed: nothing but close is legal */
     uint64_t durable_step, first_step;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/norm.h"
@@ -187,8 +188,10 @@ static void skip(const struct run *r, const char *what, const char *tensor)
     struct zinf_verdict *v = &r->t->verdict;
 
     v->skips_in_a_row++;
-    zinf_log(r->t->opts.log, ZINF_LOG_WARN, "iteration %llu is skipped: rank 0: %s%s%s", (unsigned long long)v->iteration, what,
-             tensor ? " of " : "", tensor ? tensor : "");
+    snprintf(r->t->skip_reason, sizeof(r->t->skip_reason), "rank 0: %s%s%.120s", what, tensor ? " of " : "",
+             tensor ? tensor : "");
+    zinf_log(r->t->opts.log, ZINF_LOG_WARN, "iteration %llu is skipped: %s", (unsigned long long)v->iteration,
+             r->t->skip_reason);
 }
 
 /* The end of the iteration: exact global norm in unit order, the clip factor, V(t). */

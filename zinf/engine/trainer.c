@@ -390,8 +390,8 @@ int zinf_trainer_step(struct zinf_trainer *t, struct zinf_step *out, struct zinf
     zinf_update_scalars_set(&t->scalars, &t->optimizer, v->applied, v->lr, v->clip);
     if (v->skips_in_a_row >= MAX_SKIPS) {
         t->broken = true;
-        return zinf_fail(st, -EDOM, "%u iterations in a row were skipped; the last had a gradient that is not finite: lower the "
-                         "learning rate or look at the data", MAX_SKIPS);
+        return zinf_fail(st, -EDOM, "%u iterations in a row were skipped (%s): lower the learning rate or look at the data",
+                         MAX_SKIPS, t->skip_reason);
     }
     if (!t->base_rss_nbytes) {
         uint64_t rss = zinf_rss_nbytes(), arenas = t->arena[0].nbytes + t->arena[1].nbytes;
