@@ -1,8 +1,8 @@
 /* swapper/build.c - from a program to a schedule: list scheduling with slots granted in program order, then frozen.
  *
- * Every lane takes the ready operation that is first in program order. A slot goes to the operation that is next in program
- * order among those that want one of its class; with at least the serial walk's peak of slots the first operation that has not
- * started always has its slots, so this ends. The order of starts is the schedule. */
+ * Every lane takes the ready operation that is first in program order. A slot goes to the operation that is next in
+ * program order among those that want one of its class; with at least the serial walk's peak of slots the first
+ * operation that has not started always has its slots, so this ends. The order of starts is the schedule. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -154,8 +154,8 @@ static bool open_slots(struct list *l)
     return true;
 }
 
-/* Puts an operation on its lane's heap when its inputs are there and it is next for every slot it takes. A slot cannot be
- * taken from it between this and its start: only the next of a class takes one. */
+/* Puts an operation on its lane's heap when its inputs are there and it is next for every slot it takes. A slot
+ * cannot be taken from it between this and its start: only the next of a class takes one. */
 static bool offer(struct list *l, uint32_t i)
 {
     uint32_t bufs[4], n;

@@ -1,60 +1,25 @@
 /* swapper/check.c - proves a chain of schedules by executing it on what is where, not on bytes.
  *
- * Every edge points backwards in the list: that is the proof that no timing dead-locks. Every access is ordered by a direct
- * dependency (or one stream): that is the proof that no timing changes a result. Nothing here looks at how the list was made. */
+ * Every edge points backwards in the list: that is the proof that no timing dead-locks. Every access is ordered by a
+ * direct dependency (or one stream): that is the proof that no timing changes a result. Nothing here looks at how
+ * the list was made. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "swapper/check_internal.h"
 #include "swapper/schedule.h"
 #include "swapper/schedule_internal.h"
 
-struct note { uint32_t op, next; };               /* a list of operations, newest first */
-
-struct cell {
-    uint32_t a, b;
-    int32_t  version;
-    uint8_t  object;
-    bool     valid;
-    uint32_t writer;                              /* in this schedule, or NONE */
-    uint32_t readers;                             /* since, a list */
-};
-
-struct place {                                    /* a slot */
-    uint32_t taker;                               /* the operation that took it, or NONE when free */
-    uint32_t users;                               /* of this occupant or, when free, of the last one */
-};
-
-struct check {
-    const struct zinf_sched_plan *p;
-    const struct zinf_schedule *s;
-    struct zinf_status *st;
-    uint32_t number, op;                          /* of the schedule in the chain; of the operation */
-    struct cell *cells;                           /* homes and extents, then slots */
-    struct place *places;
-    uint32_t first_place[ZINF_NR_CLASSES + 1];
-    uint32_t nr_cells, nr_home_cells, stride;     /* stride: cells of a WEIGHT slot */
-    uint8_t *role;                                /* per grain: which extent CURRENT is: the one the newest record names */
-    bool dirty;                                   /* at entry the newest bytes are in ALTERNATE */
-    struct note *notes;           uint32_t nr_notes, cap_notes;
-    uint32_t *mark;               uint32_t cap_mark;      /* per operation: the last that named it */
-    /* what has happened in this schedule */
-    uint32_t *updates, *written;                  /* per grain */
-    uint32_t *reduced, *home_grad;                /* per unit: REDUCEs; DOWNLOAD GRADs or device REDUCEs */
-    uint32_t *forward, *backward;                 /* per layer (head: nr_layers) and micro-batch */
-    uint32_t adds, count, norm, commit;
-};
-
-static int fault(struct check *k, const char *text)
+static int fault(struct zinf_check *k, const char *text)
 {
     char buf[256];
-    return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s: %s", k->number, zinf_sched_kind_name(k->s->kind),
-                     zinf_op_describe(k->s, k->op, buf, sizeof(buf)), text);
+    return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s: %s", k->number,
+                     zinf_sched_kind_name(k->s->kind), zinf_op_describe(k->s, k->op, buf, sizeof(buf)), text);
 }
 
-static int fault_op(struct check *k, const char *text, uint32_t other)
+static int fault_op(struct zinf_check *k, const char *text, uint32_t other)
 {
     char one[160], two[160];
     return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s), operation %s %s operation %s", k->number,
@@ -62,50 +27,24 @@ static int fault_op(struct check *k, const char *text, uint32_t other)
                      zinf_op_describe(k->s, other, two, sizeof(two)));
 }
 
-static int fault_end(struct check *k, const char *text, uint32_t number)
-{
-    return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 " (%s): %s %" PRIu32, k->number, zinf_sched_kind_name(k->s->kind), text,
-                     number);
-}
-
-static bool is_pending(const struct zinf_schedule *s)
-{
-    return zinf_kind_updates(s->kind);
-}
-
-static bool is_training(const struct zinf_schedule *s)
-{
-    return zinf_kind_trains(s->kind);
-}
-
-static bool has_extents(const struct zinf_sched_plan *p)
-{
-    return p->extents_weight || p->extents_state;
-}
-
-static bool commits(const struct zinf_schedule *s)
-{
-    return s->flags & ZINF_SCHED_COMMITS;
-}
-
 /* The operation at hand starts after `a` has ended, whatever the timing. */
-static bool ordered(const struct check *k, uint32_t a)
+static bool ordered(const struct zinf_check *k, uint32_t a)
 {
     return k->mark[a] == k->op || (a < k->op && zinf_op_same_stream(&k->s->ops[a], &k->s->ops[k->op]));
 }
 
-static int add_note(struct check *k, uint32_t *list)
+static int add_note(struct zinf_check *k, uint32_t *list)
 {
     if (*list != ZINF_NONE && k->notes[*list].op == k->op)
         return 0;
     if (!zinf_sched_grow(&k->notes, &k->cap_notes, (uint64_t)k->nr_notes + 1, sizeof(*k->notes)))
         return zinf_fail(k->st, -ENOMEM, "out of memory for the check");
-    k->notes[k->nr_notes] = (struct note){ .op = k->op, .next = *list };
+    k->notes[k->nr_notes] = (struct zinf_check_note){ .op = k->op, .next = *list };
     *list = k->nr_notes++;
     return 0;
 }
 
-static int all_ordered(struct check *k, uint32_t list, const char *text)
+static int all_ordered(struct zinf_check *k, uint32_t list, const char *text)
 {
     for (; list != ZINF_NONE; list = k->notes[list].next)
         if (k->notes[list].op != k->op && !ordered(k, k->notes[list].op))
@@ -115,14 +54,14 @@ static int all_ordered(struct check *k, uint32_t list, const char *text)
 
 /* ---- places ---- */
 
-static struct place *place_of(struct check *k, struct zinf_loc loc)
+static struct zinf_check_place *place_of(struct zinf_check *k, struct zinf_loc loc)
 {
     if (loc.space != ZINF_AT_SLOT || loc.sub >= ZINF_NR_CLASSES || loc.index >= k->p->class_count[loc.sub])
         return NULL;
     return &k->places[k->first_place[loc.sub] + loc.index];
 }
 
-static uint32_t slot_cell(const struct check *k, struct zinf_loc loc)
+static uint32_t slot_cell(const struct zinf_check *k, struct zinf_loc loc)
 {
     return k->nr_home_cells + (k->first_place[loc.sub] + loc.index) * k->stride;
 }
@@ -150,7 +89,7 @@ static bool is_extent(const struct zinf_access *a)
 }
 
 /* The cells of an access (its numbers are good: zinf_op_expect). */
-static int cells_of(struct check *k, const struct zinf_access *a, uint32_t *first, uint32_t *nr)
+static int cells_of(struct zinf_check *k, const struct zinf_access *a, uint32_t *first, uint32_t *nr)
 {
     const struct zinf_op *o = &k->s->ops[k->op];
     if (a->loc.space != ZINF_AT_SLOT) {
@@ -160,7 +99,7 @@ static int cells_of(struct check *k, const struct zinf_access *a, uint32_t *firs
             *first = (*first - a->loc.sub) + (a->loc.sub ^ k->role[a->loc.index]);
         return 0;
     }
-    struct place *at = place_of(k, a->loc);
+    struct zinf_check_place *at = place_of(k, a->loc);
     if (!at)
         return fault(k, "uses a slot that does not exist");
     if (at->taker == ZINF_NONE)
@@ -176,20 +115,14 @@ static int cells_of(struct check *k, const struct zinf_access *a, uint32_t *firs
 
 /* ---- one operation ---- */
 
-static bool holds(const struct check *k, uint32_t cell, uint8_t object, uint32_t a, int32_t version)
-{
-    const struct cell *h = &k->cells[cell];
-    return h->valid && h->object == object && h->a == a && h->version == version;
-}
-
-static int check_ranges(struct check *k, const struct zinf_op *o)
+static int check_ranges(struct zinf_check *k, const struct zinf_op *o)
 {
     const struct zinf_schedule *s = k->s;
     if (o->kind >= ZINF_NR_OP_KINDS || o->lane >= ZINF_NR_LANES ||
         (uint64_t)o->rd + o->nr_rd > s->nr_accesses || (uint64_t)o->wr + o->nr_wr > s->nr_accesses ||
         (uint64_t)o->dep + o->nr_deps > s->nr_deps || (uint64_t)o->acq + o->nr_acq > s->nr_slots ||
         (uint64_t)o->free + o->nr_free > s->nr_slots)
-        return fault_end(k, "ranges that pass the end of the schedule in operation", k->op);
+        return zinf_check_fault(k, "ranges that pass the end of the schedule in operation", k->op);
     for (uint32_t d = 0; d < o->nr_deps; d++) {
         uint32_t a = s->deps[o->dep + d];
         if (a >= k->op)
@@ -199,11 +132,11 @@ static int check_ranges(struct check *k, const struct zinf_op *o)
     return 0;
 }
 
-static int check_acquire(struct check *k, const struct zinf_op *o)
+static int check_acquire(struct zinf_check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_acq; i++) {
         struct zinf_loc loc = k->s->slots[o->acq + i];
-        struct place *at = place_of(k, loc);
+        struct zinf_check_place *at = place_of(k, loc);
         if (!at)
             return fault(k, "takes a slot that does not exist");
         if (at->taker != ZINF_NONE)
@@ -214,19 +147,19 @@ static int check_acquire(struct check *k, const struct zinf_op *o)
         at->taker = k->op;
         at->users = ZINF_NONE;
         for (uint32_t c = slot_cell(k, loc), end = c + k->stride; c < end; c++)
-            k->cells[c] = (struct cell){ .writer = ZINF_NONE, .readers = ZINF_NONE };
+            k->cells[c] = (struct zinf_check_cell){ .writer = ZINF_NONE, .readers = ZINF_NONE };
     }
     return 0;
 }
 
-static int check_reads(struct check *k, const struct zinf_op *o)
+static int check_reads(struct zinf_check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_rd; i++) {
         const struct zinf_access *a = &k->s->accesses[o->rd + i];
         uint32_t first = 0, nr = 0;
         int rc = cells_of(k, a, &first, &nr);
         for (uint32_t c = first; !rc && c < first + nr; c++) {
-            struct cell *h = &k->cells[c];
+            struct zinf_check_cell *h = &k->cells[c];
             if (!h->valid || h->object != a->object || h->a != a->a || h->b != a->b || h->version != a->version)
                 rc = fault(k, h->valid ? "reads a place that holds something else or another version" :
                            "reads a place that holds nothing");
@@ -242,20 +175,20 @@ static int check_reads(struct check *k, const struct zinf_op *o)
 }
 
 /* A slot is written by the operation that took it, or replaced by one that read it. */
-static int check_slot_write(struct check *k, const struct zinf_op *o, const struct zinf_access *a)
+static int check_slot_write(struct zinf_check *k, const struct zinf_op *o, const struct zinf_access *a)
 {
     if (place_of(k, a->loc)->taker == k->op)
         return 0;
     for (uint32_t i = 0; i < o->nr_rd; i++) {
         const struct zinf_access *r = &k->s->accesses[o->rd + i];
-        if (r->loc.space == ZINF_AT_SLOT && r->loc.sub == a->loc.sub && r->loc.index == a->loc.index && r->part == a->part &&
-            r->object == a->object && r->a == a->a)
+        if (r->loc.space == ZINF_AT_SLOT && r->loc.sub == a->loc.sub && r->loc.index == a->loc.index &&
+            r->part == a->part && r->object == a->object && r->a == a->a)
             return 0;
     }
     return fault(k, "writes a slot that it has not taken");
 }
 
-static int check_writes(struct check *k, const struct zinf_op *o)
+static int check_writes(struct zinf_check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_wr; i++) {
         const struct zinf_access *a = &k->s->accesses[o->wr + i];
@@ -266,13 +199,18 @@ static int check_writes(struct check *k, const struct zinf_op *o)
         if (!rc && is_extent(a) && a->loc.sub == ZINF_ROLE_CURRENT)
             rc = fault(k, "overwrites an extent that the newest record names");
         for (uint32_t c = first; !rc && c < first + nr; c++) {
-            struct cell *h = &k->cells[c];
+            struct zinf_check_cell *h = &k->cells[c];
             rc = all_ordered(k, h->readers, "overwrites what is still read by");
             if (!rc && h->writer != ZINF_NONE && (h->readers == ZINF_NONE || k->notes[h->readers].op == k->op) &&
                 !ordered(k, h->writer))
                 rc = fault_op(k, "overwrites without waiting for", h->writer);
-            *h = (struct cell){ .valid = true, .object = a->object, .a = a->a, .b = a->b, .version = a->version,
-                                .writer = k->op, .readers = ZINF_NONE };
+            *h = (struct zinf_check_cell){ .valid = true,
+                                           .object = a->object,
+                                           .a = a->a,
+                                           .b = a->b,
+                                           .version = a->version,
+                                           .writer = k->op,
+                                           .readers = ZINF_NONE };
         }
         if (rc)
             return rc;
@@ -283,10 +221,10 @@ static int check_writes(struct check *k, const struct zinf_op *o)
     return 0;
 }
 
-static int check_free(struct check *k, const struct zinf_op *o)
+static int check_free(struct zinf_check *k, const struct zinf_op *o)
 {
     for (uint32_t i = 0; i < o->nr_free; i++) {
-        struct place *at = place_of(k, k->s->slots[o->free + i]);
+        struct zinf_check_place *at = place_of(k, k->s->slots[o->free + i]);
         if (!at || at->taker == ZINF_NONE || at->users == ZINF_NONE || k->notes[at->users].op != k->op)
             return fault(k, "frees a slot that it does not use");
         at->taker = ZINF_NONE;
@@ -308,28 +246,12 @@ static bool point_waits(const struct zinf_op *point, const struct zinf_op *o)
     }
 }
 
-/* The record that COMMIT makes names version 1 of every grain: in ALTERNATE where the roles will swap, else in CURRENT. So there
- * is no WRITE behind it: each grain has one at most, and without it ALTERNATE has no version 1. */
-static int check_record(struct check *k)
-{
-    const struct zinf_sched_plan *p = k->p;
-    if (!commits(k->s))
-        return fault(k, "is in a schedule that does not commit");
-    for (uint32_t g = 0; g < p->nr_grains; g++) {
-        uint32_t at = 2 * g + (k->role[g] ^ (k->s->flips[g] != 0)), u = p->grains[g].unit;
-        if ((p->extents_weight && !holds(k, zinf_cell_base(p, ZINF_AT_EXTENT_WEIGHT) + at, ZINF_OBJ_WEIGHT, u, 1)) ||
-            (p->extents_state && !holds(k, zinf_cell_base(p, ZINF_AT_EXTENT_STATE) + at, ZINF_OBJ_STATE, g, 1)))
-            return fault_end(k, "the record of COMMIT names an extent that does not have the newest version of grain", g);
-    }
-    return 0;
-}
-
-/* Order that data does not show: COUNT after every UPDATE, input and loss after COUNT, NORM last and after every gradient,
- * COMMIT after every WRITE and in nobody's way. */
-static int check_points(struct check *k, const struct zinf_op *o)
+/* Order that data does not show: COUNT after every UPDATE, input and loss after COUNT, NORM last and after every
+ * gradient, COMMIT after every WRITE and in nobody's way. */
+static int check_points(struct zinf_check *k, const struct zinf_op *o)
 {
     const struct zinf_schedule *s = k->s;
-    bool counted = is_training(s) && ((o->kind == ZINF_OP_BACKWARD && o->layer == k->p->spec.nr_layers) ||
+    bool counted = zinf_check_training(s) && ((o->kind == ZINF_OP_BACKWARD && o->layer == k->p->spec.nr_layers) ||
                    (o->kind == ZINF_OP_UPLOAD && (o->what == ZINF_WHAT_ROWS || o->what == ZINF_WHAT_INPUT)));
     if (counted && (k->count == ZINF_NONE || !ordered(k, k->count)))
         return fault(k, "does not wait for COUNT");
@@ -348,10 +270,14 @@ static int check_points(struct check *k, const struct zinf_op *o)
             return fault_op(k, "does not wait for", i);
     if (o->kind == ZINF_OP_NORM && k->op != s->nr_ops - 1)
         return fault(k, "is not the last operation");
-    return o->kind == ZINF_OP_COMMIT ? check_record(k) : 0;
+    if (o->kind != ZINF_OP_COMMIT)
+        return 0;
+    if (!(s->flags & ZINF_SCHED_COMMITS))
+        return fault(k, "is in a schedule that does not commit");
+    return zinf_check_record(k);
 }
 
-static int tally(struct check *k, const struct zinf_op *o)
+static int tally(struct zinf_check *k, const struct zinf_op *o)
 {
     uint32_t visit = o->layer * k->p->spec.nr_micro + o->micro;
     switch (o->kind) {
@@ -385,7 +311,7 @@ static int tally(struct check *k, const struct zinf_op *o)
     return 0;
 }
 
-static int check_op(struct check *k)
+static int check_op(struct zinf_check *k)
 {
     const struct zinf_op *o = &k->s->ops[k->op];
     int rc = check_ranges(k, o);
@@ -404,134 +330,7 @@ static int check_op(struct check *k)
     return rc ? rc : tally(k, o);
 }
 
-/* ---- the ends of a schedule ---- */
-
-/* Every place that keeps grain g has version 1 of it; on the drive, the place where the next schedule will look. */
-static bool grain_complete(const struct check *k, uint32_t g)
-{
-    const struct zinf_sched_plan *p = k->p;
-    uint32_t u = p->grains[g].unit, role = k->role[g] ^ (uint32_t)zinf_sched_leaves_dirty(k->s->kind, k->s->flags);
-    const struct { bool has; uint32_t space, at; uint8_t object; uint32_t a; } places[] = {
-        { p->weight_host[u], ZINF_AT_WEIGHT_HOST, g, ZINF_OBJ_WEIGHT, u },
-        { p->weight_device[u], ZINF_AT_WEIGHT_DEVICE, g, ZINF_OBJ_WEIGHT, u },
-        { p->state_host[g], ZINF_AT_STATE_HOST, g, ZINF_OBJ_STATE, g },
-        { p->state_device[g], ZINF_AT_STATE_DEVICE, g, ZINF_OBJ_STATE, g },
-        { p->extents_weight, ZINF_AT_EXTENT_WEIGHT, 2 * g + role, ZINF_OBJ_WEIGHT, u },
-        { p->extents_state, ZINF_AT_EXTENT_STATE, 2 * g + role, ZINF_OBJ_STATE, g },
-    };
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        if (places[i].has && !holds(k, zinf_cell_base(p, places[i].space) + places[i].at, places[i].object, places[i].a, 1))
-            return false;
-    return true;
-}
-
-static int check_grains(struct check *k)
-{
-    const struct zinf_sched_plan *p = k->p;
-    for (uint32_t g = 0; g < p->nr_grains; g++) {
-        bool pending = is_pending(k->s), write = pending && has_extents(p);
-        bool flip = commits(k->s) && (write || k->dirty);
-        if (k->updates[g] != (pending ? 1 : 0))
-            return fault_end(k, pending ? "not exactly one update of grain" : "nothing is pending, but it updates grain", g);
-        if (k->written[g] != (write ? 1 : 0) || k->s->flips[g] != (flip ? 1 : 0))
-            return fault_end(k, "writes, COMMIT and extent roles do not agree for grain", g);
-        k->role[g] ^= k->s->flips[g];
-        if (!grain_complete(k, g))
-            return fault_end(k, "some place does not have the newest version of grain", g);
-    }
-    return 0;
-}
-
-static int check_visits(struct check *k)
-{
-    const struct zinf_sched_spec *m = &k->p->spec;
-    for (uint32_t s = 0; s <= m->nr_layers; s++)
-        for (uint32_t j = 0; j < m->nr_micro; j++) {
-            uint32_t v = s * m->nr_micro + j, head = s == m->nr_layers;
-            uint32_t forward = is_training(k->s) ? !head : k->s->kind == ZINF_SCHED_EVAL;
-            if (k->forward[v] != forward || k->backward[v] != (is_training(k->s) ? 1 : 0))
-                return fault_end(k, "not exactly one visit of each micro-batch to layer", s);
-        }
-    return 0;
-}
-
-static int check_gradients(struct check *k)
-{
-    const struct zinf_sched_plan *p = k->p;
-    const struct zinf_sched_spec *m = &p->spec;
-    bool train = is_training(k->s);
-    for (uint32_t u = 0; u < m->nr_units; u++) {
-        bool product = train && m->unit_elems[u] && (u != m->embed_unit || u == m->head_unit);
-        uint32_t space = p->grad_device[u] ? ZINF_AT_GRAD_DEVICE : ZINF_AT_GRAD_HOST;
-        if (k->reduced[u] != (product ? 1 : 0) || k->home_grad[u] != (product ? 1 : 0))
-            return fault_end(k, "not exactly one gradient of unit", u);
-        if (train && m->unit_elems[u] && !holds(k, zinf_cell_base(p, space) + u, ZINF_OBJ_GRAD, u, 0))
-            return fault_end(k, "the gradient does not reach the home of unit", u);
-    }
-    if (k->adds != (train && m->embed_unit != ZINF_NONE ? m->nr_micro : 0))
-        return fault_end(k, "not exactly one addition of each micro-batch's rows, but", k->adds);
-    return 0;
-}
-
-static int check_end(struct check *k)
-{
-    bool train = is_training(k->s);
-    for (uint32_t i = 0; i < k->first_place[ZINF_NR_CLASSES]; i++)
-        if (k->places[i].taker != ZINF_NONE)
-            return fault_end(k, "a slot is still held at the end, taken by operation", k->places[i].taker);
-    if ((k->count != ZINF_NONE) != train || (k->norm != ZINF_NONE) != train)
-        return fault_end(k, train ? "COUNT or NORM is missing; operations:" : "COUNT or NORM in it; operations:", k->s->nr_ops);
-    if ((k->commit != ZINF_NONE) != commits(k->s))
-        return fault_end(k, "COMMIT is missing; operations:", k->s->nr_ops);
-    int rc = check_grains(k);
-    if (!rc)
-        rc = check_visits(k);
-    return rc ? rc : check_gradients(k);
-}
-
-/* ---- seams ---- */
-
-static void put(struct check *k, bool has, uint32_t cell, uint8_t object, uint32_t a, int32_t version)
-{
-    if (has)
-        k->cells[cell] = (struct cell){ .valid = true, .object = object, .a = a, .version = version };
-}
-
-/* What a run starts from: every grain where the plan keeps it; with updates pending, the gradients too. */
-static void begin_chain(struct check *k, const struct zinf_schedule *s)
-{
-    const struct zinf_sched_plan *p = k->p;
-    bool pending = is_pending(s);
-    int32_t v = pending ? 0 : 1;
-    k->dirty = s->flags & ZINF_SCHED_DIRTY;
-    for (uint32_t g = 0; g < p->nr_grains; g++) {
-        uint32_t u = p->grains[g].unit;
-        put(k, p->weight_host[u], zinf_cell_base(p, ZINF_AT_WEIGHT_HOST) + g, ZINF_OBJ_WEIGHT, u, v);
-        put(k, p->weight_device[u], zinf_cell_base(p, ZINF_AT_WEIGHT_DEVICE) + g, ZINF_OBJ_WEIGHT, u, v);
-        put(k, p->state_host[g], zinf_cell_base(p, ZINF_AT_STATE_HOST) + g, ZINF_OBJ_STATE, g, v);
-        put(k, p->state_device[g], zinf_cell_base(p, ZINF_AT_STATE_DEVICE) + g, ZINF_OBJ_STATE, g, v);
-        put(k, p->extents_weight, zinf_cell_base(p, ZINF_AT_EXTENT_WEIGHT) + 2 * g + k->dirty, ZINF_OBJ_WEIGHT, u, v);
-        put(k, p->extents_state, zinf_cell_base(p, ZINF_AT_EXTENT_STATE) + 2 * g + k->dirty, ZINF_OBJ_STATE, g, v);
-    }
-    for (uint32_t u = 0; u < p->spec.nr_units; u++) {
-        put(k, pending && p->grad_host[u], zinf_cell_base(p, ZINF_AT_GRAD_HOST) + u, ZINF_OBJ_GRAD, u, -1);
-        put(k, pending && p->grad_device[u], zinf_cell_base(p, ZINF_AT_GRAD_DEVICE) + u, ZINF_OBJ_GRAD, u, -1);
-    }
-}
-
-/* Versions move on when the updates of the iteration before are to be done: not after a skip, which leaves weights and state as
- * they were. Old versions and the gradients of anything else are worth nothing. */
-static void cross_seam(struct check *k, bool pending)
-{
-    for (uint32_t c = 0; c < k->nr_home_cells; c++) {
-        struct cell *h = &k->cells[c];
-        bool grad = h->object == ZINF_OBJ_GRAD;
-        h->valid = h->valid && (grad ? h->version == 0 && pending : h->version == 1);
-        h->version -= pending ? 1 : 0;
-    }
-}
-
-static void begin_schedule(struct check *k)
+static void begin_schedule(struct zinf_check *k)
 {
     const struct zinf_sched_spec *m = &k->p->spec;
     size_t visits = ((size_t)m->nr_layers + 1) * m->nr_micro;
@@ -543,7 +342,7 @@ static void begin_schedule(struct check *k)
         k->cells[c].valid = k->cells[c].valid && c < k->nr_home_cells;
     }
     for (uint32_t i = 0; i < k->first_place[ZINF_NR_CLASSES]; i++)
-        k->places[i] = (struct place){ .taker = ZINF_NONE, .users = ZINF_NONE };
+        k->places[i] = (struct zinf_check_place){ .taker = ZINF_NONE, .users = ZINF_NONE };
     memset(k->updates, 0, k->p->nr_grains * sizeof(*k->updates));
     memset(k->written, 0, k->p->nr_grains * sizeof(*k->written));
     memset(k->reduced, 0, m->nr_units * sizeof(*k->reduced));
@@ -554,45 +353,24 @@ static void begin_schedule(struct check *k)
         k->mark[i] = ZINF_NONE;
 }
 
-/* Whether kind and flags make sense, and may follow what came before: the table in schedule.h. */
-static int check_succession(struct check *k, const struct zinf_schedule *before)
+static int run_schedule(struct zinf_check *k, const struct zinf_schedule *before)
 {
-    const struct zinf_schedule *s = k->s;
-    bool settled = s->kind == ZINF_SCHED_FIRST || s->kind == ZINF_SCHED_EVAL;     /* begins with no verdict to act on */
-    if ((uint32_t)s->kind >= ZINF_NR_SCHED_KINDS)
-        return zinf_fail(k->st, -EINVAL, "schedule %" PRIu32 ": no such kind", k->number);
-    if ((s->flags & ~(uint32_t)(ZINF_SCHED_COMMITS | ZINF_SCHED_DIRTY)) ||
-        s->flags != zinf_sched_flags_for(k->p, s->kind, s->flags))
-        return fault_end(k, "flags that this kind or plan does not have:", s->flags);
-    if (before && is_training(before) == settled)
-        return fault_end(k, settled ? "there is a verdict and it does not act on it; kind" :
-                         "it acts on a verdict and there is none; kind", s->kind);
-    if (!!(s->flags & ZINF_SCHED_DIRTY) != k->dirty)
-        return fault_end(k, k->dirty ? "the newest bytes are in ALTERNATE, but it is built for CURRENT; flags" :
-                         "the newest bytes are in CURRENT, but it is built for ALTERNATE; flags", s->flags);
-    return 0;
-}
-
-static int run_schedule(struct check *k, const struct zinf_schedule *before)
-{
-    int rc = check_succession(k, before);
+    int rc = zinf_check_succession(k, before);
     if (rc)
         return rc;
     if (k->s->nr_grains != k->p->nr_grains)
-        return fault_end(k, "it is of another plan; grains:", k->s->nr_grains);
+        return zinf_check_fault(k, "it is of another plan; grains:", k->s->nr_grains);
     if (!zinf_sched_grow(&k->mark, &k->cap_mark, (uint64_t)k->s->nr_ops + 1, sizeof(*k->mark)))
         return zinf_fail(k->st, -ENOMEM, "out of memory for the check");
     if (before)
-        cross_seam(k, is_pending(k->s));
+        zinf_check_cross_seam(k, zinf_check_pending(k->s));
     begin_schedule(k);
     for (k->op = 0; k->op < k->s->nr_ops; k->op++) {
         rc = check_op(k);
         if (rc)
             return rc;
     }
-    rc = check_end(k);
-    k->dirty = has_extents(k->p) && zinf_sched_leaves_dirty(k->s->kind, k->s->flags);
-    return rc;
+    return zinf_check_end(k);
 }
 
 /* ---- the plan ---- */
@@ -605,15 +383,17 @@ static int check_ledger(const struct zinf_sched_plan *p, struct zinf_status *st)
     zinf_plan_ledger(p, use);
     for (uint32_t t = 0; t < 2; t++)
         if (use[t] != p->use[t] || use[t] > budget[t] || p->minimum[t] > use[t])
-            return zinf_fail(st, -EINVAL, "the plan uses %" PRIu64 " bytes of %s memory, says %" PRIu64 ", and the budget is %" PRIu64
-                             " (minimum %" PRIu64 ")", use[t], names[t], p->use[t], budget[t], p->minimum[t]);
+            return zinf_fail(st, -EINVAL,
+                             "the plan uses %" PRIu64 " bytes of %s memory, says %" PRIu64
+                             ", and the budget is %" PRIu64 " (minimum %" PRIu64 ")",
+                             use[t], names[t], p->use[t], budget[t], p->minimum[t]);
     for (uint32_t c = 0; c < ZINF_NR_CLASSES; c++)
         if (p->class_nbytes[c] % ZINF_SCHED_ALIGN)
             return zinf_fail(st, -EINVAL, "slots of class %s are not aligned", zinf_class_name((enum zinf_class)c));
     return 0;
 }
 
-static int open_check(struct check *k)
+static int open_check(struct zinf_check *k)
 {
     const struct zinf_sched_plan *p = k->p;
     size_t visits = ((size_t)p->spec.nr_layers + 1) * p->spec.nr_micro;
@@ -641,7 +421,7 @@ static int open_check(struct check *k)
            k->backward ? 0 : -ENOMEM;
 }
 
-static void close_check(struct check *k)
+static void close_check(struct zinf_check *k)
 {
     free(k->cells);
     free(k->places);
@@ -659,7 +439,7 @@ static void close_check(struct check *k)
 int zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_schedule *const *chain, uint32_t nr,
                         struct zinf_status *st)
 {
-    struct check k = { .p = p, .st = st };
+    struct zinf_check k = { .p = p, .st = st };
     int rc = check_ledger(p, st);
     if (rc || !nr)
         return rc;
@@ -667,7 +447,7 @@ int zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_sched
     if (rc)
         zinf_fail(st, rc, "out of memory for the check");
     else
-        begin_chain(&k, chain[0]);
+        zinf_check_begin_chain(&k, chain[0]);
     for (uint32_t i = 0; i < nr && !rc; i++) {
         k.s = chain[i];
         k.number = i;

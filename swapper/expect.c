@@ -1,4 +1,4 @@
-/* swapper/expect.c - what an operation must read and write, from its name and the plan alone: the second opinion of the checker. */
+/* swapper/expect.c - what an operation must touch, from its name and the plan alone: the checker's second opinion. */
 #include "swapper/schedule.h"
 #include "swapper/schedule_internal.h"
 
@@ -22,7 +22,8 @@ static void take(struct cursor *c, uint32_t space, uint32_t sub, uint32_t index,
         return;
     }
     c->good = a->loc.space == space && (sub == ANY || a->loc.sub == sub) && (index == ANY || a->loc.index == index) &&
-              a->part == part && a->object == want.object && a->a == want.a && a->b == want.b && a->version == want.version;
+              a->part == part && a->object == want.object && a->a == want.a && a->b == want.b &&
+              a->version == want.version;
     c->a++;
     c->left--;
 }
@@ -40,7 +41,8 @@ static struct thing state(uint32_t g, int32_t version)
 static void take_host_weights(struct cursor *c, uint32_t u, uint32_t g, int32_t version)
 {
     bool home = c->p->weight_host[u];
-    take(c, home ? ZINF_AT_WEIGHT_HOST : ZINF_AT_SLOT, home ? 0 : ZINF_CLASS_WEIGHT, home ? u : ANY, g, weight(u, version));
+    take(c, home ? ZINF_AT_WEIGHT_HOST : ZINF_AT_SLOT, home ? 0 : ZINF_CLASS_WEIGHT, home ? u : ANY, g,
+         weight(u, version));
 }
 
 static void take_device_weights(struct cursor *c, uint32_t u)
@@ -64,7 +66,8 @@ static void take_grad_home(struct cursor *c, uint32_t u, int32_t version)
 
 static void take_x(struct cursor *c, enum zinf_class in, uint32_t layer, uint32_t j)
 {
-    take(c, ZINF_AT_SLOT, in, ANY, 0, (struct thing){ .object = ZINF_OBJ_X, .a = layer, .b = j, .version = (int32_t)j });
+    take(c, ZINF_AT_SLOT, in, ANY, 0,
+         (struct thing){ .object = ZINF_OBJ_X, .a = layer, .b = j, .version = (int32_t)j });
 }
 
 static void take_dx(struct cursor *c, enum zinf_class in, uint32_t layer, uint32_t j)

@@ -1,4 +1,4 @@
-/* swapper/plan.c - what lives where: homes from the tiers, the exact minimum by serial walks, and what spare bytes buy. */
+/* swapper/plan.c - what lives where: homes from the tiers, the exact minimum, and what spare bytes buy. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,11 +33,13 @@ static int check_sizes(const struct zinf_sched_spec *m, struct zinf_status *st)
         return zinf_fail(st, -EINVAL, "a weight or gradient of %" PRIu32 " or %" PRIu32 " bytes: it must be 2 or 4",
                          m->weight_nbytes, m->grad_nbytes);
     if (!m->grain_elems || m->grain_elems % CHUNK_ELEMS)
-        return zinf_fail(st, -EINVAL, "a grain of %" PRIu64 " elements is not a multiple of %u", m->grain_elems, CHUNK_ELEMS);
+        return zinf_fail(st, -EINVAL, "a grain of %" PRIu64 " elements is not a multiple of %u", m->grain_elems,
+                         CHUNK_ELEMS);
     if ((uint32_t)m->weight_tier >= ZINF_NR_TIERS || (uint32_t)m->state_tier >= ZINF_NR_TIERS)
         return zinf_fail(st, -EINVAL, "no such tier");
     if (m->state_tier == ZINF_TIER_DEVICE && m->weight_tier != ZINF_TIER_DEVICE)
-        return zinf_fail(st, -EINVAL, "optimizer state on the device needs the weights there too: offload the optimizer, or do "
+        return zinf_fail(st, -EINVAL,
+                         "optimizer state on the device needs the weights there too: offload the optimizer, or do "
                          "not offload the parameters");
     return 0;
 }
@@ -50,7 +52,8 @@ static int check_order(const struct zinf_sched_spec *m, struct zinf_status *st)
         return zinf_fail(st, -EINVAL, "the embedding is unit %" PRIu32 ", not 0", m->embed_unit);
     for (uint32_t s = 0; s < m->nr_layers; s++)
         if (m->layer_units[s] != next++)
-            return zinf_fail(st, -EINVAL, "layer %" PRIu32 " uses unit %" PRIu32 ", not %" PRIu32, s, m->layer_units[s], next - 1);
+            return zinf_fail(st, -EINVAL, "layer %" PRIu32 " uses unit %" PRIu32 ", not %" PRIu32, s, m->layer_units[s],
+                             next - 1);
     if (m->head_unit != ZINF_NONE && m->head_unit != m->embed_unit && m->head_unit != next++)
         return zinf_fail(st, -EINVAL, "the head is unit %" PRIu32 ", not %" PRIu32, m->head_unit, next - 1);
     if (next != m->nr_units)
@@ -75,8 +78,10 @@ static int check_counts(const struct zinf_sched_spec *m, struct zinf_status *st)
         return zinf_fail(st, -EINVAL, "sizes do not fit in 64 bits");
     uint64_t visits = product(m->nr_layers + 2ull, m->nr_micro);
     if (sum(product(grains, 32), sum(product(visits, 32), product(embed_grains, m->nr_micro * 2ull))) >= UINT32_MAX / 4)
-        return zinf_fail(st, -EINVAL, "a step of %" PRIu64 " grains and %" PRIu64 " visits is too fine: raise zinf.block_elems or "
-                         "lower gradient_accumulation_steps", grains, visits);
+        return zinf_fail(st, -EINVAL,
+                         "a step of %" PRIu64 " grains and %" PRIu64 " visits is too fine: raise zinf.block_elems or "
+                         "lower gradient_accumulation_steps",
+                         grains, visits);
     return 0;
 }
 
@@ -140,7 +145,8 @@ static void set_homes(struct zinf_sched_plan *p)
 {
     const struct zinf_sched_spec *m = &p->spec;
     bool all_device = m->state_tier == ZINF_TIER_DEVICE;
-    bool on_host = m->weight_tier == ZINF_TIER_HOST || (m->weight_tier == ZINF_TIER_DEVICE && m->state_tier == ZINF_TIER_HOST);
+    bool on_host =
+        m->weight_tier == ZINF_TIER_HOST || (m->weight_tier == ZINF_TIER_DEVICE && m->state_tier == ZINF_TIER_HOST);
     p->extents_weight = m->weight_tier == ZINF_TIER_NVME || m->state_tier == ZINF_TIER_NVME;
     p->extents_state = m->state_tier == ZINF_TIER_NVME && m->state_nbytes;
     for (uint32_t u = 0; u < m->nr_units; u++) {
@@ -215,7 +221,7 @@ void zinf_plan_ledger(const struct zinf_sched_plan *p, uint64_t use[2])
     }
 }
 
-/* The most slots in use at once in the serial walk of any kind. Flags change no slot, and a skip needs those of first. */
+/* The most slots in use at once in the serial walk of any kind. Flags change no slot, a skip needs those of first. */
 static int find_peaks(const struct zinf_sched_plan *p, uint32_t peak[ZINF_NR_CLASSES])
 {
     memset(peak, 0, ZINF_NR_CLASSES * sizeof(*peak));
@@ -238,13 +244,17 @@ static int find_peaks(const struct zinf_sched_plan *p, uint32_t peak[ZINF_NR_CLA
 static int refuse(const struct zinf_sched_plan *p, struct zinf_status *st)
 {
     if (p->minimum[ZINF_TIER_DEVICE] > p->budget.device_nbytes || p->minimum[ZINF_TIER_DEVICE] == UINT64_MAX)
-        return zinf_fail(st, -ENOSPC, "needs %" PRIu64 " more bytes of device memory (minimum %" PRIu64 ", budget %" PRIu64
-                         "): raise zinf.device_memory", p->minimum[ZINF_TIER_DEVICE] - p->budget.device_nbytes,
-                         p->minimum[ZINF_TIER_DEVICE], p->budget.device_nbytes);
+        return zinf_fail(st, -ENOSPC,
+                         "needs %" PRIu64 " more bytes of device memory (minimum %" PRIu64 ", budget %" PRIu64
+                         "): raise zinf.device_memory",
+                         p->minimum[ZINF_TIER_DEVICE] - p->budget.device_nbytes, p->minimum[ZINF_TIER_DEVICE],
+                         p->budget.device_nbytes);
     if (p->minimum[ZINF_TIER_HOST] > p->budget.host_nbytes || p->minimum[ZINF_TIER_HOST] == UINT64_MAX)
-        return zinf_fail(st, -ENOSPC, "needs %" PRIu64 " more bytes of host memory (minimum %" PRIu64 ", budget %" PRIu64
-                         "): raise zinf.host_memory", p->minimum[ZINF_TIER_HOST] - p->budget.host_nbytes,
-                         p->minimum[ZINF_TIER_HOST], p->budget.host_nbytes);
+        return zinf_fail(st, -ENOSPC,
+                         "needs %" PRIu64 " more bytes of host memory (minimum %" PRIu64 ", budget %" PRIu64
+                         "): raise zinf.host_memory",
+                         p->minimum[ZINF_TIER_HOST] - p->budget.host_nbytes, p->minimum[ZINF_TIER_HOST],
+                         p->budget.host_nbytes);
     return 0;
 }
 
@@ -322,8 +332,8 @@ static void give_copy(struct purse *w, uint32_t u)
     w->p->weight_host[u] = 1;
 }
 
-/* Copies of weights in RAM: those that save most reads first, among equals the first units, whose updates have nothing to hide
- * behind. WEIGHT slots that no unit needs any more are given back. */
+/* Copies of weights in RAM: those that save most reads first, among equals the first units, whose updates have
+ * nothing to hide behind. WEIGHT slots that no unit needs any more are given back. */
 static void copy_weights(struct purse *w)
 {
     struct zinf_sched_plan *p = w->p;
@@ -345,7 +355,8 @@ static void copy_weights(struct purse *w)
     *room += p->class_count[ZINF_CLASS_WEIGHT] * (was - p->class_nbytes[ZINF_CLASS_WEIGHT]);
 }
 
-/* Last layers, below those kept on the device, whose WEIGHT slots stay through the turn-around: in what the copies have left. */
+/* Last layers, below those kept on the device, whose WEIGHT slots stay through the turn-around: in what the copies
+ * have left. */
 static void keep_on_host(struct purse *w)
 {
     struct zinf_sched_plan *p = w->p;
@@ -418,8 +429,8 @@ static int make(struct zinf_sched_plan *p, const struct zinf_sched_spec *spec, s
 }
 
 int zinf_plan_make(const struct zinf_sched_spec *spec, const struct zinf_sched_policy *policy,
-                   const struct zinf_sched_rates *rates, const struct zinf_sched_budget *budget, struct zinf_sched_plan **out,
-                   struct zinf_status *st)
+                   const struct zinf_sched_rates *rates, const struct zinf_sched_budget *budget,
+                   struct zinf_sched_plan **out, struct zinf_status *st)
 {
     *out = NULL;
     int rc = check_spec(spec, st);

@@ -32,10 +32,10 @@ const char *zinf_lane_name(enum zinf_lane lane)
 const char *zinf_op_kind_name(enum zinf_op_kind kind)
 {
     static const char *const names[ZINF_NR_OP_KINDS] = {
-        [ZINF_OP_READ] = "READ", [ZINF_OP_WRITE] = "WRITE", [ZINF_OP_UPLOAD] = "UPLOAD", [ZINF_OP_DOWNLOAD] = "DOWNLOAD",
-        [ZINF_OP_COUNT] = "COUNT", [ZINF_OP_REDUCE] = "REDUCE", [ZINF_OP_FORWARD] = "FORWARD",
-        [ZINF_OP_BACKWARD] = "BACKWARD", [ZINF_OP_ADD] = "ADD", [ZINF_OP_NORM] = "NORM", [ZINF_OP_UPDATE] = "UPDATE",
-        [ZINF_OP_COMMIT] = "COMMIT",
+        [ZINF_OP_READ] = "READ",         [ZINF_OP_WRITE] = "WRITE",       [ZINF_OP_UPLOAD] = "UPLOAD",
+        [ZINF_OP_DOWNLOAD] = "DOWNLOAD", [ZINF_OP_COUNT] = "COUNT",       [ZINF_OP_REDUCE] = "REDUCE",
+        [ZINF_OP_FORWARD] = "FORWARD",   [ZINF_OP_BACKWARD] = "BACKWARD", [ZINF_OP_ADD] = "ADD",
+        [ZINF_OP_NORM] = "NORM",         [ZINF_OP_UPDATE] = "UPDATE",     [ZINF_OP_COMMIT] = "COMMIT",
     };
     return name_of(names, ZINF_NR_OP_KINDS, (uint32_t)kind);
 }
@@ -144,8 +144,14 @@ bool zinf_sched_grow(void *array, uint32_t *cap, uint64_t need, size_t elem_nbyt
 static const char *what_name(uint8_t what)
 {
     static const char *const names[] = {
-        [ZINF_WHAT_NONE] = "", [ZINF_WHAT_STATE] = " state", [ZINF_WHAT_WEIGHTS] = " weights", [ZINF_WHAT_GRAIN] = " grain",
-        [ZINF_WHAT_ROWS] = " rows", [ZINF_WHAT_INPUT] = " input", [ZINF_WHAT_CKPT] = " checkpoint", [ZINF_WHAT_GRAD] = " gradient",
+        [ZINF_WHAT_NONE] = "",
+        [ZINF_WHAT_STATE] = " state",
+        [ZINF_WHAT_WEIGHTS] = " weights",
+        [ZINF_WHAT_GRAIN] = " grain",
+        [ZINF_WHAT_ROWS] = " rows",
+        [ZINF_WHAT_INPUT] = " input",
+        [ZINF_WHAT_CKPT] = " checkpoint",
+        [ZINF_WHAT_GRAD] = " gradient",
     };
     return name_of(names, sizeof(names) / sizeof(names[0]), what);
 }

@@ -8,10 +8,10 @@
  *
  * Locations. A *slot* is one of the equal places of a class; slots are empty at every seam between schedules. A *home* is a
  * fixed place that survives the step. An *extent* is a grain's place on the drive; every grain has two, called by role:
- * CURRENT is the one that the newest committed record names, ALTERNATE the other, which nobody needs after a crash. WRITEs go
- * to ALTERNATE only. COMMIT makes what they wrote durable and a record of it; then, at the seam, the roles swap
- * (zinf_schedule.flips). Without COMMIT they stay and the chain is *dirty*: the newest bytes are in ALTERNATE, later schedules
- * read them there and overwrite them in place, until one commits.
+ * CURRENT is the one that the newest committed record names, ALTERNATE the other, which nobody needs after a crash.
+ * WRITEs go to ALTERNATE only. COMMIT makes what they wrote durable and a record of it; then, at the seam, the roles
+ * swap (zinf_schedule.flips). Without COMMIT they stay and the chain is *dirty*: the newest bytes are in ALTERNATE,
+ * later schedules read them there and overwrite them in place, until one commits.
  *
  * Versions are relative to the schedule. Weights and state: 0 = the update of iteration t-1 is still pending, 1 = what
  * iteration t uses. Gradients: -1 = of t-1, 0 = of t. Activations: the micro-batch; dx of micro-batch j carries the layer
@@ -21,8 +21,8 @@
  * writer; an overwriter names the readers since, or the writer when there was none; the first user of a slot names every user
  * of its last occupant. Order on a stream lane counts as an edge, so dependencies within one stream are not stored; order on
  * nvme_read, nvme_write, cpu and sync does not: they have several operations in flight. All operations of a schedule follow
- * the end of the one before, so nothing is stored across the seam; that is also why no WRITE of t+1 comes before the COMMIT of
- * t, of which the mover waits for the end like for any other. NORM is the last of the list wherever there is one.
+ * the end of the one before, so nothing is stored across the seam; that is also why no WRITE of t+1 comes before the
+ * COMMIT of t, for whose end the mover waits as for any other. NORM is the last of the list wherever there is one.
  *
  * Threads: everything here is pure; a plan or schedule may be read from any thread. */
 #ifndef ZINF_SWAPPER_SCHEDULE_H_
@@ -139,8 +139,8 @@ struct zinf_access {
  *   ADD              ROWS slot [, GRAD_HOST]       | GRAD_HOST          (GRAD_HOST is read unless this is the first addend)
  *   COUNT, NORM      nothing; explicit dependencies. COUNT follows every UPDATE and comes before every UPLOAD ROWS or INPUT
  *                    and every loss; NORM follows every REDUCE, DOWNLOAD GRAD and ADD
- *   COMMIT           nothing; lane sync. It follows every WRITE, names each of them, and nothing in its schedule waits for it.
- *                    When it is done the state with all updates of t-1 applied is durable, and so is the record of it
+ *   COMMIT           nothing; lane sync. It follows every WRITE, names each of them, and nothing in its schedule waits
+ *                    for it. When it is done, the state with all updates of t-1 and its record are durable
  * "weights" of FORWARD and BACKWARD is the UNIT slot or the WEIGHT_DEVICE home. A head without parameters has no weights access,
  * no ACCUM and no REDUCE. A unit of 0 elements has weights and ACCUM accesses of 0 bytes and no other operation. */
 struct zinf_op {
@@ -159,13 +159,13 @@ enum zinf_sched_kind { ZINF_SCHED_FIRST,      /* nothing pending: after start, r
                        ZINF_SCHED_STEADY,     /* the updates of t-1 are pending */
                        ZINF_SCHED_FLUSH,      /* pending updates and nothing else */
                        ZINF_SCHED_EVAL,       /* forward and loss of nr_micro micro-batches; nothing pending before or after */
-                       ZINF_SCHED_SKIP,       /* as first, after a skip: nothing is pending, but t-1 has a record to commit */
+                       ZINF_SCHED_SKIP,       /* as first, after a skip: nothing pending, but t-1 has its record */
                        ZINF_SCHED_FLUSH_SKIP, /* the commit of a skip and nothing else */
                        ZINF_NR_SCHED_KINDS };
 const char *zinf_sched_kind_name(enum zinf_sched_kind k);
 
 /* Flags of a schedule. A plan without extents has neither.
- *   COMMITS   steady, flush, skip, flush_skip: a COMMIT after the last WRITE. Cleared for first and eval: nothing is new there.
+ *   COMMITS   steady, flush, skip, flush_skip: a COMMIT after the last WRITE. Cleared for first and eval: nothing new.
  *   DIRTY     the chain is dirty at entry: all READs take ALTERNATE.
  * durability step = COMMITS always; every N = in the schedule after every Nth iteration, and in a flush; none = never.
  *
@@ -198,8 +198,8 @@ struct zinf_schedule {
     uint32_t *deps;                   uint32_t nr_deps;
     struct zinf_loc *slots;           uint32_t nr_slots;
     uint32_t nr_grains;
-    uint8_t *flips;                   /* nr_grains entries: 1 = its extent roles swap at the seam: the record of COMMIT names
-                                         its ALTERNATE. Without COMMIT all 0 */
+    uint8_t *flips;                   /* nr_grains entries: 1 = its extent roles swap at the seam: the record of COMMIT
+                                         names its ALTERNATE. Without COMMIT all 0 */
     double   seconds;                 /* predicted */
 };
 
@@ -277,15 +277,16 @@ int  zinf_plan_make(const struct zinf_sched_spec *spec, const struct zinf_sched_
                     const struct zinf_sched_rates *rates, const struct zinf_sched_budget *budget,
                     struct zinf_sched_plan **out, struct zinf_status *st);
 void zinf_plan_free(struct zinf_sched_plan *p);          /* NULL is fine */
-/* flags: enum zinf_sched_flags, those that mean nothing for the kind or plan being ignored. Returns 0, -EINVAL, -ENOMEM, or
- * -EDEADLK when the plan's counts were lowered. */
+/* flags: enum zinf_sched_flags, those that mean nothing for the kind or plan being ignored. Returns 0, -EINVAL, -ENOMEM,
+ * or -EDEADLK when the plan's counts were lowered. */
 int  zinf_schedule_build(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags,
                          struct zinf_schedule **out, struct zinf_status *st);
 void zinf_schedule_free(struct zinf_schedule *s);
-/* Abstract execution of a chain (what may follow what: above; any kind and flags may begin). It proves that every input is
- * there and every order kept; that no WRITE touches an extent that the newest record names; that a COMMIT follows every WRITE
- * of its schedule and finds every grain at version 1 in the extent that its record will name; that a schedule without updates
- * leaves weights and state alone. Returns 0, -EINVAL with the first fault in words, or -ENOMEM. */
+/* Abstract execution of a chain (what may follow what: above; any kind and flags may begin). It proves that every input
+ * is there and every order kept; that no WRITE touches an extent that the newest record names; that a COMMIT follows
+ * every WRITE of its schedule and finds every grain at version 1 in the extent that its record will name; that a
+ * schedule without updates leaves weights and state alone. Returns 0, -EINVAL with the first fault in words, or
+ * -ENOMEM. */
 int  zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_schedule *const *chain, uint32_t nr,
                          struct zinf_status *st);
 struct zinf_sim { double seconds; double busy[ZINF_NR_LANES]; double *start, *end; /* per op of the chain; owned; may be NULL */ };

@@ -1,9 +1,9 @@
-/* swapper/schedule_internal.h - what plan.c, emit.c, build.c and check.c share; nobody else includes it.
+/* swapper/schedule_internal.h - what the parts of the scheduler share; nobody else includes it.
  *
- * A *program* is one walk of the step in the order --serial runs it, every value in a *buffer* of its own: the access of a
- * buffer has space SLOT, sub = class and index = the buffer's number. The serial walk over it gives the minimum (plan.c); the
- * list scheduler gives buffers their slots (build.c). A *cell* is the smallest thing that has a version: one grain's weights
- * in a place, a grain's state, a gradient, a slot. */
+ * A *program* is one walk of the step in the order --serial runs it, every value in a *buffer* of its own: the
+ * access of a buffer has space SLOT, sub = class and index = the buffer's number. The serial walk over it gives the
+ * minimum (plan.c); the list scheduler gives buffers their slots (build.c). A *cell* is the smallest thing that has
+ * a version: one grain's weights in a place, a grain's state, a gradient, a slot. */
 #ifndef ZINF_SWAPPER_SCHEDULE_INTERNAL_H_
 #define ZINF_SWAPPER_SCHEDULE_INTERNAL_H_
 
@@ -27,9 +27,10 @@ struct zinf_program {
     uint8_t *flips;                   /* per grain */
 };
 
-/* Emits the program of a kind under the homes and keeps of p (slot counts and budgets are not looked at); flags are those in
- * force. 0 or -ENOMEM; then *out is empty. */
-int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags, struct zinf_program *out);
+/* Emits the program of a kind under the homes and keeps of p (slot counts and budgets are not looked at); flags are
+ * those in force. 0 or -ENOMEM; then *out is empty. */
+int zinf_program_emit(const struct zinf_sched_plan *p, enum zinf_sched_kind kind, uint32_t flags,
+                      struct zinf_program *out);
 void zinf_program_free(struct zinf_program *g);
 /* Slots in use at once when the program runs one operation at a time, per class. 0 or -ENOMEM. */
 int zinf_program_peaks(const struct zinf_program *g, uint32_t peak[ZINF_NR_CLASSES]);
@@ -37,7 +38,8 @@ int zinf_program_peaks(const struct zinf_program *g, uint32_t peak[ZINF_NR_CLASS
 /* Sum of count x size, homes and fixed areas per tier (DEVICE, HOST); UINT64_MAX when it does not fit in 64 bits. */
 void zinf_plan_ledger(const struct zinf_sched_plan *p, uint64_t use[2]);
 
-/* NULL when an operation's numbers, lane, bytes and accesses are what its name and the plan ask for, else what is wrong. */
+/* NULL when an operation's numbers, lane, bytes and accesses are what its name and the plan ask for, else what is
+ * wrong. */
 const char *zinf_op_expect(const struct zinf_sched_plan *p, const struct zinf_op *o, const struct zinf_access *rd_first,
                            const struct zinf_access *wr_first);
 
@@ -72,10 +74,10 @@ static inline uint32_t zinf_nr_home_cells(const struct zinf_sched_plan *p)
     return zinf_cell_base(p, ZINF_NR_SPACES);
 }
 
-/* Cells that an access of a home or extent touches: *nr cells from *first on (a device home used as a whole has one per grain).
- * false = no such place. whole: the operation uses device weights as a whole (all but UPDATE do). */
-static inline bool zinf_home_cells(const struct zinf_sched_plan *p, const struct zinf_access *a, bool whole, uint32_t *first,
-                                   uint32_t *nr)
+/* Cells that an access of a home or extent touches: *nr cells from *first on (a device home used as a whole has one
+ * per grain). false = no such place. whole: the operation uses device weights as a whole (all but UPDATE do). */
+static inline bool zinf_home_cells(const struct zinf_sched_plan *p, const struct zinf_access *a, bool whole,
+                                   uint32_t *first, uint32_t *nr)
 {
     uint32_t space = a->loc.space, i = a->loc.index;
     if (space == ZINF_AT_SLOT || space >= ZINF_NR_SPACES)

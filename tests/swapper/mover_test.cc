@@ -288,8 +288,8 @@ TEST(Mover, BuiltSchedulesRunUnderAnyTiming)
                 ThreadLanes lanes(3, ++seed, 8);
                 {
                     Mover mover(lanes.lanes, serial, nullptr, 0, nullptr, p);
-                    for (zinf_sched_kind kind : {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_SKIP, ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH,
-                                                 ZINF_SCHED_EVAL, ZINF_SCHED_FLUSH_SKIP}) {
+                    for (zinf_sched_kind kind : {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_SKIP, ZINF_SCHED_STEADY,
+                                                 ZINF_SCHED_FLUSH, ZINF_SCHED_EVAL, ZINF_SCHED_FLUSH_SKIP}) {
                         zinf_schedule *s = nullptr;
                         ASSERT_EQ(zinf_schedule_build(p, kind, ZINF_SCHED_COMMITS, &s, &st), 0) << st.text;
                         lanes.Reset(s->nr_ops);

@@ -34,10 +34,10 @@ std::string Case::Describe() const
 {
     std::ostringstream o;
     o << layers.size() << " layers, " << spec.nr_micro << " micro-batches, embed " << spec.embed_unit << " head "
-      << spec.head_unit << " act " << spec.act_nbytes << " bytes/elem " << spec.weight_nbytes << "," << spec.state_nbytes << ","
-      << spec.grad_nbytes << " grain " << spec.grain_elems << " tiers " << spec.weight_tier << "," << spec.state_tier
-      << " budget " << budget.device_nbytes << "," << budget.host_nbytes << " window " << policy.window << " spare "
-      << policy.use_spare_host << " chunks";
+      << spec.head_unit << " act " << spec.act_nbytes << " bytes/elem " << spec.weight_nbytes << ","
+      << spec.state_nbytes << "," << spec.grad_nbytes << " grain " << spec.grain_elems << " tiers " << spec.weight_tier
+      << "," << spec.state_tier << " budget " << budget.device_nbytes << "," << budget.host_nbytes << " window "
+      << policy.window << " spare " << policy.use_spare_host << " chunks";
     for (uint64_t e : elems)
         o << ' ' << e / kChunk;
     return o.str();
@@ -126,7 +126,8 @@ std::vector<const zinf_schedule *> Schedules::Chain(const std::vector<zinf_sched
     return chain;
 }
 
-std::vector<const zinf_schedule *> Schedules::Chain(const zinf_sched_plan *p, const std::vector<Link> &links, zinf_status *st)
+std::vector<const zinf_schedule *> Schedules::Chain(const zinf_sched_plan *p, const std::vector<Link> &links,
+                                                    zinf_status *st)
 {
     std::vector<const zinf_schedule *> chain;
     for (const Link &l : links) {
@@ -164,7 +165,8 @@ std::vector<Link> RandomChain(std::mt19937_64 *random, Durable durable, int nr, 
         bool ends = trained && !below(4), commits = false;
         if (trained) {
             bool skipped = !below(3);
-            l.kind = skipped ? (ends ? ZINF_SCHED_FLUSH_SKIP : ZINF_SCHED_SKIP) : ends ? ZINF_SCHED_FLUSH : ZINF_SCHED_STEADY;
+            l.kind = skipped ? (ends ? ZINF_SCHED_FLUSH_SKIP : ZINF_SCHED_SKIP)
+                             : (ends ? ZINF_SCHED_FLUSH : ZINF_SCHED_STEADY);
             commits = durable == Durable::kStep || (durable == Durable::kEvery3 && (ends || iteration % 3 == 0)) ||
                       (durable == Durable::kAny && below(2));
             if (commits && extents)
@@ -184,8 +186,8 @@ std::string Words(const std::vector<Link> &links)
 {
     std::string s;
     for (const Link &l : links)
-        s += std::string(s.empty() ? "" : ", ") + zinf_sched_kind_name(l.kind) + (l.flags & ZINF_SCHED_COMMITS ? "+commits" : "") +
-             (l.flags & ZINF_SCHED_DIRTY ? "+dirty" : "");
+        s += std::string(s.empty() ? "" : ", ") + zinf_sched_kind_name(l.kind) +
+             (l.flags & ZINF_SCHED_COMMITS ? "+commits" : "") + (l.flags & ZINF_SCHED_DIRTY ? "+dirty" : "");
     return s;
 }
 
@@ -196,8 +198,9 @@ int Check(const zinf_sched_plan *p, const std::vector<const zinf_schedule *> &ch
 }
 
 Copy::Copy(const zinf_schedule *s)
-    : kind(s->kind), flags(s->flags), ops(s->ops, s->ops + s->nr_ops), accesses(s->accesses, s->accesses + s->nr_accesses),
-      deps(s->deps, s->deps + s->nr_deps), slots(s->slots, s->slots + s->nr_slots), flips(s->flips, s->flips + s->nr_grains)
+    : kind(s->kind), flags(s->flags), ops(s->ops, s->ops + s->nr_ops),
+      accesses(s->accesses, s->accesses + s->nr_accesses), deps(s->deps, s->deps + s->nr_deps),
+      slots(s->slots, s->slots + s->nr_slots), flips(s->flips, s->flips + s->nr_grains)
 {
 }
 
@@ -226,14 +229,14 @@ std::string Dump(const zinf_schedule *s)
     o << zinf_sched_kind_name(s->kind) << ' ' << s->flags << ' ' << s->seconds << '\n';
     for (uint32_t i = 0; i < s->nr_ops; i++) {
         const zinf_op &p = s->ops[i];
-        o << zinf_op_describe(s, i, buf, sizeof(buf)) << ' ' << zinf_lane_name(static_cast<zinf_lane>(p.lane)) << ' ' << p.last
-          << ' ' << p.nbytes << ' ' << p.seconds << " after";
+        o << zinf_op_describe(s, i, buf, sizeof(buf)) << ' ' << zinf_lane_name(static_cast<zinf_lane>(p.lane)) << ' '
+          << p.last << ' ' << p.nbytes << ' ' << p.seconds << " after";
         for (uint32_t d = 0; d < p.nr_deps; d++)
             o << ' ' << s->deps[p.dep + d];
         for (uint32_t k = 0; k < p.nr_rd + p.nr_wr; k++) {
             const zinf_access &a = s->accesses[k < p.nr_rd ? p.rd + k : p.wr + k - p.nr_rd];
-            o << (k < p.nr_rd ? " r" : " w") << int{a.loc.space} << '.' << int{a.loc.sub} << '.' << a.loc.index << '.' << a.part
-              << '=' << int{a.object} << '.' << a.a << '.' << a.b << '@' << a.version;
+            o << (k < p.nr_rd ? " r" : " w") << int{a.loc.space} << '.' << int{a.loc.sub} << '.' << a.loc.index << '.'
+              << a.part << '=' << int{a.object} << '.' << a.a << '.' << a.b << '@' << a.version;
         }
         for (uint32_t k = 0; k < p.nr_acq; k++)
             o << " +" << int{s->slots[p.acq + k].sub} << '.' << s->slots[p.acq + k].index;

@@ -64,7 +64,7 @@ struct Schedules {
 const std::vector<zinf_sched_kind> &EveryPair();
 
 enum class Durable { kStep, kEvery3, kNone, kAny };
-/* A legal chain of nr links that begins anywhere: kinds at random, flags as the setting has them or, kAny, at random too. */
+/* A legal chain of nr links that begins anywhere: kinds at random, flags as the setting has them; kAny: at random. */
 std::vector<Link> RandomChain(std::mt19937_64 *random, Durable durable, int nr, bool extents);
 std::string Words(const std::vector<Link> &links);
 int Check(const zinf_sched_plan *p, const std::vector<const zinf_schedule *> &chain, zinf_status *st);
@@ -86,8 +86,9 @@ struct Copy {
 /* Everything of a schedule in words and numbers, to compare. */
 std::string Dump(const zinf_schedule *s);
 
-/* The property: each random case is refused with a byte count that is enough, or builds and passes the check on random chains.
- * Reports failures with ADD_FAILURE; returns how many plans were refused at first. pairs counts what followed what. */
+/* The property: each random case is refused with a byte count that is enough, or builds and passes the check on random
+ * chains. Reports failures with ADD_FAILURE; returns how many plans were refused at first. pairs counts what followed
+ * what. */
 int RunProperty(uint64_t seed, int cases, std::map<std::pair<Link, Link>, int> *pairs);
 
 }  // namespace zinf_test

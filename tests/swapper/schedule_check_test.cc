@@ -1,7 +1,7 @@
-/* tests/swapper/schedule_check_test.cc - the checker finds what is wrong: every way of spoiling a good schedule is reported.
+/* tests/swapper/schedule_check_test.cc - every way of spoiling a good schedule is reported.
  *
- * There are no exceptions among what is spoiled here. Not spoiled, because nothing in a run depends on them: predicted seconds,
- * and the order of operations that have no edge between them. */
+ * There are no exceptions among what is spoiled here. Not spoiled, because nothing in a run depends on them:
+ * predicted seconds, and the order of operations that have no edge between them. */
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -231,7 +231,7 @@ bool SpoilRanges(const zinf_sched_plan *, Copy *s, Random *r)
     return true;
 }
 
-/* Not DIRTY: where it is wrong for the schedule before is tried for every pair below; a chain that begins so may be right. */
+/* Not DIRTY: every pair where it is wrong is tried below, and a chain that begins so may be right. */
 bool SpoilFlags(const zinf_sched_plan *, Copy *s, Random *r)
 {
     s->flags ^= Below(r, 2) ? uint32_t{ZINF_SCHED_COMMITS} : 4u;
@@ -292,10 +292,12 @@ bool SpoilCommitWait(const zinf_sched_plan *, Copy *s, Random *r)
 TEST(ScheduleCheck, EveryWayOfSpoilingAScheduleIsReported)
 {
     const std::map<std::string, Spoiler> spoilers = {
-        {"dependency", SpoilDep}, {"slot", SpoilSlot}, {"taken slot", SpoilTakenSlot}, {"take", SpoilTake}, {"free", SpoilFree},
-        {"version", SpoilVersion}, {"object", SpoilObject}, {"role", SpoilRole}, {"flip", SpoilFlip}, {"order", SpoilOrder},
-        {"dropped", SpoilByDropping}, {"repeated", SpoilByRepeating}, {"lane", SpoilLane}, {"name", SpoilName},
-        {"kind", SpoilKind}, {"ranges", SpoilRanges}, {"flags", SpoilFlags}, {"commit before a write", SpoilCommitOrder},
+        {"dependency", SpoilDep}, {"slot", SpoilSlot},          {"taken slot", SpoilTakenSlot},
+        {"take", SpoilTake},      {"free", SpoilFree},          {"version", SpoilVersion},
+        {"object", SpoilObject},  {"role", SpoilRole},          {"flip", SpoilFlip},
+        {"order", SpoilOrder},    {"dropped", SpoilByDropping}, {"repeated", SpoilByRepeating},
+        {"lane", SpoilLane},      {"name", SpoilName},          {"kind", SpoilKind},
+        {"ranges", SpoilRanges},  {"flags", SpoilFlags},        {"commit before a write", SpoilCommitOrder},
         {"commit waited for", SpoilCommitWait}};
     Random random(6);
     std::map<std::string, int> spoiled;
@@ -354,8 +356,9 @@ TEST(ScheduleCheck, EveryDependencyOfASmallStepIsNeeded)
                     o.nr_deps--;
                     zinf_schedule bad = copy.View();
                     char buf[200];
-                    EXPECT_EQ(-EINVAL, Check(p.get(), {&bad}, &st)) << zinf_op_describe(steady, i, buf, sizeof(buf))
-                                                                   << " without " << steady->deps[steady->ops[i].dep + d];
+                    EXPECT_EQ(-EINVAL, Check(p.get(), {&bad}, &st))
+                        << zinf_op_describe(steady, i, buf, sizeof(buf)) << " without "
+                        << steady->deps[steady->ops[i].dep + d];
                 }
         }
     }
@@ -368,8 +371,8 @@ TEST(ScheduleCheck, ChainsThatMayNotFollowEachOtherAreReported)
     zinf_status st;
     Schedules s;
     ASSERT_EQ(0, c.Make(&p, &st)) << st.text;
-    const std::set<zinf_sched_kind> verdict = {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_SKIP};    /* ends in one */
-    const std::set<zinf_sched_kind> settled = {ZINF_SCHED_FIRST, ZINF_SCHED_EVAL};                      /* acts on none */
+    const std::set<zinf_sched_kind> verdict = {ZINF_SCHED_FIRST, ZINF_SCHED_STEADY, ZINF_SCHED_SKIP}; /* ends in one */
+    const std::set<zinf_sched_kind> settled = {ZINF_SCHED_FIRST, ZINF_SCHED_EVAL};                    /* acts on none */
     const std::set<zinf_sched_kind> writes = {ZINF_SCHED_STEADY, ZINF_SCHED_FLUSH};
     int legal = 0;
     auto kind = [](int i) { return static_cast<zinf_sched_kind>(i / 4); };
@@ -450,7 +453,7 @@ TEST_F(ScheduleCheckCommit, WriteAfterCommitIsReported)
         auto first = s->deps.begin() + o.dep;
         o.nr_deps = static_cast<uint32_t>(std::remove(first, first + o.nr_deps, commit - 1) - first);
         std::swap(s->ops[commit], s->ops[commit - 1]);
-        std::fill(s->flips.begin(), s->flips.end(), 0);      /* its record names the old extents, where nothing is new */
+        std::fill(s->flips.begin(), s->flips.end(), 0);      /* its record names the old extents: nothing is new there */
     });
     EXPECT_TRUE(Has(text, "the record of COMMIT names an extent that does not have the newest version")) << text;
 }
@@ -467,17 +470,19 @@ TEST_F(ScheduleCheckCommit, WriteIntoTheExtentOfTheRecordIsReported)
 
 TEST_F(ScheduleCheckCommit, MissingFlipIsReportedAndSoIsOneWithoutCommit)
 {
+    const char *not_newest = "the record of COMMIT names an extent that does not have the newest version of grain 1";
     const std::vector<std::vector<Link>> commit = {{{ZINF_SCHED_STEADY, kC}}, {{ZINF_SCHED_FLUSH, kC | kD}},
                                                    {{ZINF_SCHED_SKIP, kC | kD}}, {{ZINF_SCHED_FLUSH_SKIP, kC | kD}}};
     for (const auto &links : commit) {
         std::string text = Fault(links, 0, [](Copy *s) { s->flips[1] = 0; });
-        EXPECT_TRUE(Has(text, "the record of COMMIT names an extent that does not have the newest version of grain 1")) << text;
+        EXPECT_TRUE(Has(text, not_newest)) << text;
     }
     for (const std::vector<Link> &links : {std::vector<Link>{{ZINF_SCHED_SKIP, kC}}, {{ZINF_SCHED_FLUSH_SKIP, kC}}}) {
         std::string text = Fault(links, 0, [](Copy *s) { s->flips[1] = 1; });
-        EXPECT_TRUE(Has(text, "the record of COMMIT names an extent that does not have the newest version of grain 1")) << text;
+        EXPECT_TRUE(Has(text, not_newest)) << text;
     }
-    for (Link l : {Link{ZINF_SCHED_STEADY, 0}, Link{ZINF_SCHED_FLUSH, kD}, Link{ZINF_SCHED_SKIP, kD}, Link{ZINF_SCHED_EVAL, kD}}) {
+    const Link others[] = {{ZINF_SCHED_STEADY, 0}, {ZINF_SCHED_FLUSH, kD}, {ZINF_SCHED_SKIP, kD}, {ZINF_SCHED_EVAL, kD}};
+    for (Link l : others) {
         std::string text = Fault({l}, 0, [](Copy *s) { s->flips[1] = 1; });
         EXPECT_TRUE(Has(text, "writes, COMMIT and extent roles do not agree for grain 1")) << text;
     }

@@ -1,4 +1,4 @@
-/* tests/swapper/schedule_test.cc - plan, build, check and simulate: properties over random models, exact minimums, spending. */
+/* tests/swapper/schedule_test.cc - plan, build and simulate: properties over random models, minimums, spending. */
 #include "swapper/schedule.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Schedule, RandomCasesBuildAndCheckOrAreRefusedByTheRightNumber)
     int refused = RunProperty(1, 1000, &pairs);
     EXPECT_GT(refused, 300);
     EXPECT_LT(refused, 900);
-    /* 10 kinds with flags that end in a verdict, each before 4 kinds that act on it with or without a commit; 10 that do not */
+    /* 10 kinds with flags end in a verdict, each before 4 kinds that act on it with or without a commit; 10 do not */
     EXPECT_EQ(10u * 4 * 2 + 10 * 2, pairs.size());
 }
 
@@ -147,9 +147,10 @@ TEST(Schedule, MinimumIsEnoughAndOneByteLessIsRefused)
             EXPECT_EQ(-ENOSPC, less.Make(&p, &st));
             EXPECT_EQ(nullptr, p.get());
             bool device = budget == &zinf_sched_budget::device_nbytes;
-            std::string want = std::string("needs 1 more bytes of ") + (device ? "device" : "host") + " memory (minimum " +
-                               std::to_string(c.budget.*budget) + ", budget " + std::to_string(c.budget.*budget - 1) +
-                               "): raise zinf." + (device ? "device" : "host") + "_memory";
+            std::string want = std::string("needs 1 more bytes of ") + (device ? "device" : "host") +
+                               " memory (minimum " + std::to_string(c.budget.*budget) + ", budget " +
+                               std::to_string(c.budget.*budget - 1) + "): raise zinf." + (device ? "device" : "host") +
+                               "_memory";
             EXPECT_EQ(want, st.text);
         }
     }
@@ -285,8 +286,8 @@ TEST(Schedule, SpareRamKeepsWeightsAndSavesReads)
     zinf_status why;
     ASSERT_EQ(0, c.Make(&least, &why)) << why.text;
     /* the windows come first */
-    uint64_t from = c.budget.host_nbytes + least->class_nbytes[ZINF_CLASS_WEIGHT] + 3 * least->class_nbytes[ZINF_CLASS_STATE] +
-                    least->class_nbytes[ZINF_CLASS_ROWS];
+    uint64_t from = c.budget.host_nbytes + least->class_nbytes[ZINF_CLASS_WEIGHT] +
+                    3 * least->class_nbytes[ZINF_CLASS_STATE] + least->class_nbytes[ZINF_CLASS_ROWS];
     uint32_t before = ZINF_NONE;
     for (uint64_t units = 0; units < 14; units++) {
         PlanPtr p;
@@ -523,7 +524,8 @@ TEST(Schedule, DescribesAnOperationInOneLine)
     for (uint32_t i = 0; i < flush->nr_ops; i++) {
         if (flush->ops[i].kind != ZINF_OP_READ || flush->ops[i].grain != 3)
             continue;
-        EXPECT_EQ(std::to_string(i) + " READ state unit 1 grain 3 -> STATE[0]", zinf_op_describe(flush, i, buf, sizeof(buf)));
+        EXPECT_EQ(std::to_string(i) + " READ state unit 1 grain 3 -> STATE[0]",
+                  zinf_op_describe(flush, i, buf, sizeof(buf)));
         EXPECT_EQ(std::string(buf).substr(0, 11), zinf_op_describe(flush, i, small, sizeof(small)));
         found = true;
     }

@@ -218,16 +218,16 @@ void TrainAndCompareBytes(const Backend &backend, const std::vector<std::pair<zi
 TEST_P(StoreBackend, TrainingStepsMoveEveryByteThroughEveryTier)
 {
     const uint32_t c = ZINF_SCHED_COMMITS;
-    TrainAndCompareBytes(GetParam(), {{ZINF_SCHED_FIRST, 0}, {ZINF_SCHED_STEADY, c}, {ZINF_SCHED_SKIP, c}, {ZINF_SCHED_STEADY, c},
-                                      {ZINF_SCHED_FLUSH, c}, {ZINF_SCHED_EVAL, 0}});
+    TrainAndCompareBytes(GetParam(), {{ZINF_SCHED_FIRST, 0}, {ZINF_SCHED_STEADY, c}, {ZINF_SCHED_SKIP, c},
+                                      {ZINF_SCHED_STEADY, c}, {ZINF_SCHED_FLUSH, c}, {ZINF_SCHED_EVAL, 0}});
 }
 
 TEST_P(StoreBackend, TrainingStepsThatCommitNowAndThenMoveEveryByteThroughEveryTier)
 {
     const uint32_t c = ZINF_SCHED_COMMITS, d = ZINF_SCHED_DIRTY;
-    TrainAndCompareBytes(GetParam(), {{ZINF_SCHED_FIRST, 0}, {ZINF_SCHED_STEADY, 0}, {ZINF_SCHED_STEADY, d}, {ZINF_SCHED_SKIP, d},
-                                      {ZINF_SCHED_STEADY, c | d}, {ZINF_SCHED_STEADY, 0}, {ZINF_SCHED_FLUSH, d},
-                                      {ZINF_SCHED_EVAL, d}, {ZINF_SCHED_FIRST, d}, {ZINF_SCHED_FLUSH_SKIP, c | d}});
+    TrainAndCompareBytes(GetParam(), {{ZINF_SCHED_FIRST, 0}, {ZINF_SCHED_STEADY, 0}, {ZINF_SCHED_STEADY, d},
+                                      {ZINF_SCHED_SKIP, d}, {ZINF_SCHED_STEADY, c | d}, {ZINF_SCHED_STEADY, 0},
+                                      {ZINF_SCHED_FLUSH, d}, {ZINF_SCHED_EVAL, d}, {ZINF_SCHED_FIRST, d}, {ZINF_SCHED_FLUSH_SKIP, c | d}});
 }
 
 /* ---- transfers ---- */
