@@ -51,7 +51,7 @@ static int set_u64(const struct zinf_arg *a, const char *text, struct zinf_statu
 
     errno = 0;
     v = strtoull(text, &end, 10);
-    if (errno || *end || text == end || strchr(text, '-') || v < a->min || v > max)
+    if (errno || *end || text[0] < '0' || text[0] > '9' || v < a->min || v > max)
         return zinf_fail(st, -EINVAL, "--%s needs a whole number from %llu to %llu, not \"%s\"", a->name,
                          (unsigned long long)a->min, (unsigned long long)max, text);
     *(uint64_t *)a->value = v;
@@ -105,6 +105,9 @@ int zinf_args_parse(const struct zinf_arg *args, uint32_t nr, struct zinf_arg_li
             if (i + 1 >= argc)
                 return zinf_fail(st, -EINVAL, "--%s needs a value: %s", a->name, a->what);
             value = argv[++i];
+            if (!strncmp(value, "--", 2))
+                return zinf_fail(st, -EINVAL, "--%s needs a value: %s; if it is %s, write --%s=%s", a->name, a->what, value,
+                                 a->name, value);
         }
         if (seen[a - args] && a->type != ZINF_ARG_LIST)
             return zinf_fail(st, -EINVAL, "--%s is given twice", a->name);
