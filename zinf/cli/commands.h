@@ -16,9 +16,11 @@ int zinf_cmd_export(int argc, char **argv);
 int zinf_cmd_doctor(int argc, char **argv);
 int zinf_cmd_config(int argc, char **argv);
 
-/* "zinf: text" on standard error; returns 2 for -EINVAL, else 1. */
+/* "zinf: text" on standard error; returns 1: something failed at run time. */
 int zinf_cmd_fail(const struct zinf_status *st);
-/* Like zinf_cmd_fail, and always 2: the words of the command line are wrong. */
+/* For what a start-up says: 2 when a word, a key or a path has to change, 1 when the machine failed (memory, space, I/O). */
+int zinf_cmd_refuse(const struct zinf_status *st);
+/* Always 2: the words of the command line are wrong. */
 int zinf_cmd_usage(const struct zinf_status *st);
 /* Warnings and notes to standard error; ZINF_LOG sets the level. */
 int zinf_cmd_log(struct zinf_log *out, struct zinf_status *st);

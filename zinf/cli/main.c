@@ -1,5 +1,6 @@
 /* zinf/cli/main.c - the program zinf: finds the command and hands it its words. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,19 @@ static void help(void)
 int zinf_cmd_fail(const struct zinf_status *st)
 {
     fprintf(stderr, "zinf: %s\n", st->text);
-    return st->rc == -EINVAL ? 2 : 1;
+    return 1;
+}
+
+int zinf_cmd_refuse(const struct zinf_status *st)
+{
+    /* What the file system says of a name that was given is as much a matter of configuration as a wrong value. */
+    static const int theirs[] = { EINVAL, ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, EEXIST, EBUSY, ELOOP, ENAMETOOLONG, EFBIG };
+    bool usage = false;
+
+    for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++)
+        usage |= st->rc == -theirs[i];
+    zinf_cmd_fail(st);
+    return usage ? 2 : 1;
 }
 
 int zinf_cmd_usage(const struct zinf_status *st)
@@ -64,6 +77,7 @@ int zinf_cmd_log(struct zinf_log *out, struct zinf_status *st)
 int main(int argc, char **argv)
 {
     const char *names[NR_COMMANDS], *near;
+    struct zinf_status st = { 0 };
 
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         help();
@@ -87,7 +101,9 @@ int main(int argc, char **argv)
         }
     }
     near = zinf_nearest(argv[1], names, NR_COMMANDS);
-    fprintf(stderr, near ? "zinf: unknown command %s; did you mean %s?\n" : "zinf: unknown command %s; see zinf --help\n",
-            argv[1], near);
-    return 2;
+    if (near)
+        zinf_fail(&st, -EINVAL, "unknown command %s; did you mean %s?", argv[1], near);
+    else
+        zinf_fail(&st, -EINVAL, "unknown command %s; see zinf --help", argv[1]);
+    return zinf_cmd_usage(&st);
 }

@@ -13,20 +13,33 @@
 extern "C" {
 #endif
 
-struct zinf_outdir { char path[512], log[512], model[512], run[512]; };
+struct zinf_outdir {
+    char path[512], log[512], model[512], run[512];
+    int  lock_fd;               /* the folder's lock, held by the run that is going; -1 = none */
+    bool exists;                /* found by zinf_outdir_check: an empty folder or a run to be replaced */
+};
 
 struct zinf_run_file {          /* run.json */
     const char *config, *model, *data;
     const char *state_dir;      /* "" = none */
+    const char *log;            /* where the log is; NULL or "" = DIR/log.jsonl */
     uint32_t seq_len;
     uint64_t steps;
 };
 
-/* Makes path (its parent must exist) or takes an empty folder, or, with overwrite, one that holds a finished or dead run, whose
- * log and weights are removed. Returns 0, -EEXIST or -errno with a line. */
-int zinf_outdir_open(const char *path, bool overwrite, struct zinf_outdir *out, struct zinf_status *st);
-/* Paths only, of a folder that must hold run.json. */
-int zinf_outdir_find(const char *path, struct zinf_outdir *out, struct zinf_status *st);
+/* Whether a run may take path: it is absent in a folder that can be written, or empty, or, with overwrite, a finished or dead
+ * run. Changes nothing, but locks a folder that exists. Returns 0 (then zinf_outdir_close ends it), or -errno with a line:
+ * -EEXIST when something is in the way, -EBUSY when a living run holds it. */
+int  zinf_outdir_check(const char *path, bool overwrite, struct zinf_outdir *out, struct zinf_status *st);
+/* After zinf_outdir_check: makes the folder, or removes log and weights of the run that it held. Returns 0 or -errno with a
+ * line. */
+int  zinf_outdir_take(struct zinf_outdir *o, struct zinf_status *st);
+/* Whether a log at path could be written; creates nothing. */
+int  zinf_outdir_check_log(const char *path, struct zinf_status *st);
+/* Gives up the lock. Safe on a closed one. */
+void zinf_outdir_close(struct zinf_outdir *o);
+/* Paths only, of a folder that must hold run.json; log is where that says. */
+int  zinf_outdir_find(const char *path, struct zinf_outdir *out, struct zinf_status *st);
 /* Writes run.json whole: temporary name, fsync, rename, fsync of the folder. */
 int zinf_outdir_write(const struct zinf_outdir *o, const struct zinf_run_file *r, struct zinf_status *st);
 

@@ -41,7 +41,7 @@ static int same_file(const char *a, const char *b, struct zinf_status *st)
 
 static int compare_weights(const struct zinf_run_summary *runs, uint32_t nr, struct zinf_status *st)
 {
-    char a[640], b[640];
+    char a[sizeof(runs->weights_path) + 32], b[sizeof(a)];
 
     snprintf(a, sizeof(a), "%s/model.safetensors", runs[0].weights_path);
     for (uint32_t i = 1; i < nr; i++) {
@@ -58,6 +58,14 @@ static int compare_weights(const struct zinf_run_summary *runs, uint32_t nr, str
     }
     printf("weights: identical, byte for byte, in all %u runs\n", nr);
     return 0;
+}
+
+/* The log says where the run was, seen from where it was started; the folder may have moved since, and so may we. */
+static void here(struct zinf_run_summary *s, const struct zinf_outdir *o)
+{
+    snprintf(s->run_dir, sizeof(s->run_dir), "%s", o->path);
+    snprintf(s->log_path, sizeof(s->log_path), "%s", o->log);
+    snprintf(s->weights_path, sizeof(s->weights_path), "%s", o->model);
 }
 
 int zinf_cmd_report(int argc, char **argv)
@@ -79,6 +87,8 @@ int zinf_cmd_report(int argc, char **argv)
     }
     if (!rc && !dirs.nr)
         rc = zinf_fail(&st, -EINVAL, "name the folders of one or more finished runs");
+    if (!rc && same && dirs.nr < 2)
+        rc = zinf_fail(&st, -EINVAL, "--same-weights compares runs: name two or more");
     if (!rc && !(runs = calloc(dirs.nr, sizeof(*runs))))
         rc = zinf_fail(&st, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < dirs.nr && !rc; i++) {
@@ -87,14 +97,16 @@ int zinf_cmd_report(int argc, char **argv)
         rc = zinf_outdir_find(dirs.items[i], &o, &st);
         if (!rc)
             rc = zinf_jsonl_summary(o.log, &runs[i], &st);
+        if (!rc)
+            here(&runs[i], &o);
     }
     if (!rc && dirs.nr == 1)
         zinf_table_run(&runs[0], stdout);
     else if (!rc)
         zinf_table_compare(runs, dirs.nr, stdout);
-    if (!rc && same && dirs.nr > 1)
+    if (!rc && same)
         rc = compare_weights(runs, dirs.nr, &st);
     free(runs);
     zinf_args_free(&dirs);
-    return rc ? zinf_cmd_fail(&st) : 0;
+    return rc ? zinf_cmd_refuse(&st) : 0;
 }

@@ -55,6 +55,23 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Notes are part of what a run tells; standard error is for what is wrong. */
+static void write_log(void *ctx, enum zinf_log_level level, const char *line)
+{
+    struct run *r = ctx;
+
+    /* A failure is told once, with the status that ends the run. */
+    if (level == ZINF_LOG_ERROR && r->log.level < ZINF_LOG_DEBUG)
+        return;
+    if (level >= ZINF_LOG_INFO && r->progress) {
+        zinf_progress_say(r->progress, line);
+        return;
+    }
+    if (r->progress)
+        zinf_progress_clear(r->progress);
+    fprintf(stderr, "zinf: %s%s\n", level == ZINF_LOG_ERROR ? "error: " : level == ZINF_LOG_WARN ? "warning: " : "", line);
+}
+
 static int parse(struct options *o, int argc, char **argv, struct zinf_status *st)
 {
     const struct zinf_arg args[] = {
@@ -194,7 +211,7 @@ static int finish(struct run *r, struct zinf_status *st)
     return zinf_jsonl_end(r->jsonl, sum, st);
 }
 
-/* Everything that can be refused is refused before the run folder is touched. */
+/* Everything that can be refused is refused, and the drives hold the state, before --out and the run in it are touched. */
 static int open_run(struct run *r, struct zinf_status *st)
 {
     struct options *o = &r->o;
@@ -203,14 +220,15 @@ static int open_run(struct run *r, struct zinf_status *st)
         .eval_data = o->eval_data, .seq_len = (uint32_t)o->seq_len, .serial = o->serial, .log = &r->log,
         .progress = setup_progress, .progress_ctx = r,
     };
-    struct zinf_run_file file = { o->config, o->model, o->data, "", (uint32_t)o->seq_len, o->steps };
+    struct zinf_run_file file = { .config = o->config, .model = o->model, .data = o->data, .log = o->log };
     struct zinf_run_info info;
     int rc = zinf_config_load(o->config, NULL, NULL, o->sets.items, o->sets.nr, NULL, &r->config, st);
 
     if (rc)
         return rc;
-    rc = zinf_outdir_open(o->out, o->overwrite, &r->out, st);
-    o->log = o->log ? o->log : r->out.log;
+    rc = zinf_outdir_check(o->out, o->overwrite, &r->out, st);
+    if (!rc && o->log)
+        rc = zinf_outdir_check_log(o->log, st);
     if (!rc) {
         r->progress = zinf_progress_open(isatty(STDOUT_FILENO), o->steps, r->config.steps_per_print);
         rc = r->progress ? 0 : zinf_fail(st, -ENOMEM, "out of memory");
@@ -224,17 +242,22 @@ static int open_run(struct run *r, struct zinf_status *st)
         o->steps = info.steps_per_epoch;
         zinf_progress_set_steps(r->progress, o->steps);
     }
+    file.seq_len = (uint32_t)o->seq_len;
     file.steps = o->steps;
     file.state_dir = info.state_dir;
-    rc = zinf_outdir_write(&r->out, &file, st);
-    return rc ? rc : zinf_jsonl_open(o->log, false, &r->jsonl, st);
+    o->log = o->log ? o->log : r->out.log;
+    rc = zinf_outdir_take(&r->out, st);
+    if (!rc)
+        rc = zinf_jsonl_open(o->log, false, &r->jsonl, st);
+    return rc ? rc : zinf_outdir_write(&r->out, &file, st);
 }
 
 int zinf_cmd_train(int argc, char **argv)
 {
-    struct run r = { .sum = { .eval_loss = NAN } };
+    struct run r = { .out = { .lock_fd = -1 }, .sum = { .first_loss = NAN, .last_loss = NAN, .eval_loss = NAN } };
     struct zinf_status st = { 0 }, closing = { 0 };
     const char *base;
+    bool started;
     int closed, rc = parse(&r.o, argc, argv, &st);
 
     if (!rc)
@@ -243,8 +266,11 @@ int zinf_cmd_train(int argc, char **argv)
         zinf_args_free(&r.o.sets);
         return rc ? zinf_cmd_usage(&st) : 0;
     }
+    r.log.ctx = &r;
+    r.log.write = write_log;
     catch_signals();
     rc = open_run(&r, &st);
+    started = !rc;
     if (!rc) {
         base = strrchr(r.out.path, '/');
         snprintf(r.sum.name, sizeof(r.sum.name), "%.63s", base ? base + 1 : r.out.path);
@@ -260,7 +286,9 @@ int zinf_cmd_train(int argc, char **argv)
         st = closing;
     }
     zinf_progress_close(r.progress);
+    r.progress = NULL;
     zinf_trainer_close(r.t);
+    zinf_outdir_close(&r.out);
     if (!rc) {
         if (stop_signal)
             fprintf(stderr, "zinf: stopped by signal %d after step %llu; its weights are in %s\n", (int)stop_signal,
@@ -270,6 +298,6 @@ int zinf_cmd_train(int argc, char **argv)
     zinf_config_free(&r.config);
     zinf_args_free(&r.o.sets);
     if (rc)
-        return zinf_cmd_fail(&st);
+        return started ? zinf_cmd_fail(&st) : zinf_cmd_refuse(&st);
     return stop_signal ? 128 + (int)stop_signal : 0;
 }

@@ -196,6 +196,12 @@ void zinf_progress_say(struct zinf_progress *p, const char *line)
         draw(p);
 }
 
+void zinf_progress_clear(struct zinf_progress *p)
+{
+    erase(p);
+    fflush(stdout);
+}
+
 void zinf_progress_close(struct zinf_progress *p)
 {
     if (!p)

@@ -30,6 +30,8 @@ void zinf_progress_step(struct zinf_progress *p, const struct zinf_step *s, cons
 void zinf_progress_setup(struct zinf_progress *p, const char *what, uint64_t done, uint64_t total);
 /* A line of its own between steps (evaluation, notes); the live line is redrawn below it. */
 void zinf_progress_say(struct zinf_progress *p, const char *line);
+/* Takes the live line off the terminal, so that another stream can write there; the next step draws it again. */
+void zinf_progress_clear(struct zinf_progress *p);
 void zinf_progress_close(struct zinf_progress *p);      /* leaves the cursor on a fresh line; NULL is fine */
 
 #ifdef __cplusplus
