@@ -19,22 +19,45 @@
 
 /* Lines for people, one object for programs: the same facts in the same order. */
 struct out {
-    bool json, open;
+    bool json, open, list;      /* in a section; which is an item of a list */
     struct zinf_json_out j;
     char section[32];
 };
 
+static void end_section(struct out *o)
+{
+    if (o->json && o->open)
+        zinf_json_close_object(&o->j);
+    o->open = false;
+}
+
 static void section(struct out *o, const char *name)
 {
+    end_section(o);
+    o->open = true;
     if (o->json) {
-        if (o->open)
-            zinf_json_close_object(&o->j);
-        zinf_json_open_object(&o->j, name);
-        o->open = true;
+        zinf_json_open_object(&o->j, o->list ? NULL : name);
     } else {
         printf("%s%s\n", o->section[0] ? "\n" : "", name);
     }
     snprintf(o->section, sizeof(o->section), "%s", name);
+}
+
+/* Several sections of one kind: an array for programs, one after another for people. */
+static void begin_list(struct out *o, const char *name)
+{
+    end_section(o);
+    if (o->json)
+        zinf_json_open_array(&o->j, name);
+    o->list = true;
+}
+
+static void end_list(struct out *o)
+{
+    end_section(o);
+    if (o->json)
+        zinf_json_close_array(&o->j);
+    o->list = false;
 }
 
 static void fact(struct out *o, const char *key, const char *value)
@@ -51,6 +74,17 @@ static void fact_bool(struct out *o, const char *key, bool value)
         zinf_json_put_bool(&o->j, key, value);
     else
         fact(o, key, value ? "yes" : "no");
+}
+
+static void fact_count(struct out *o, const char *key, uint32_t value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", value);
+    if (o->json)
+        zinf_json_put_integer(&o->j, key, value);
+    else
+        fact(o, key, text);
 }
 
 static void fact_bytes(struct out *o, const char *key, uint64_t nbytes)
@@ -73,8 +107,7 @@ static int cpu(struct out *o, struct zinf_status *st)
 
     section(o, "cpu");
     fact(o, "model", zinf_cpu_model(text, sizeof(text)));
-    snprintf(text, sizeof(text), "%u", zinf_cpu_count());
-    fact(o, "processors", text);
+    fact_count(o, "processors", zinf_cpu_count());
     for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
         fact_bool(o, zinf_isa_name(isas[i]), zinf_isa_available(isas[i]));
     rc = zinf_pool_open(1, &d.pool, st);
@@ -123,7 +156,6 @@ static int io(struct out *o, struct zinf_status *st)
 static int path(struct out *o, const char *dir, struct zinf_status *st)
 {
     struct zinf_io_dir_info info;
-    char text[64];
     int rc = zinf_io_probe_dir(dir, &info, st);
 
     section(o, "path");
@@ -133,38 +165,55 @@ static int path(struct out *o, const char *dir, struct zinf_status *st)
     fact(o, "file_system", info.fs_name);
     fact_bool(o, "o_direct", info.direct);
     fact(o, "o_direct_why", info.why);
-    snprintf(text, sizeof(text), "%u", info.off_align);
-    fact(o, "alignment", text);
+    fact_count(o, "alignment", info.off_align);
     fact_bytes(o, "free", info.free_nbytes);
     return 0;
 }
 
-static int paths(struct out *o, const char *config_path, const char *dir, struct zinf_status *st)
+static int paths(struct out *o, const struct zinf_config *config, const char *dir, struct zinf_status *st)
 {
-    struct zinf_config config;
+    int rc = 0;
+
+    begin_list(o, "paths");
+    for (uint32_t i = 0; i < config->nr_nvme_paths && !rc; i++)
+        rc = path(o, config->nvme_paths[i], st);
+    if (!rc && (dir || !config->nr_nvme_paths))
+        rc = path(o, dir ? dir : ".", st);
+    end_list(o);
+    return rc;
+}
+
+static void budget(struct out *o, const char *key, uint64_t nbytes)
+{
+    if (nbytes == ZINF_AUTO_U64)
+        fact(o, key, "auto");
+    else
+        fact_bytes(o, key, nbytes);
+}
+
+static void budgets(struct out *o, const struct zinf_config *config)
+{
+    section(o, "budgets");
+    budget(o, "device_memory", config->device_memory);
+    budget(o, "host_memory", config->host_memory);
+}
+
+static int look(struct out *o, const struct zinf_config *config, bool has_config, const char *dir, struct zinf_status *st)
+{
     int rc;
 
-    if (!config_path)
-        return path(o, dir ? dir : ".", st);
-    rc = zinf_config_load(config_path, NULL, NULL, NULL, 0, NULL, &config, st);
+    section(o, "zinf");
+    fact(o, "version", zinf_version());
+    rc = cpu(o, st);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < config.nr_nvme_paths && !rc; i++)
-        rc = path(o, config.nvme_paths[i], st);
-    if (!rc && (dir || !config.nr_nvme_paths))
-        rc = path(o, dir ? dir : ".", st);
-    if (!rc) {
-        section(o, "budgets");
-        if (config.device_memory == ZINF_AUTO_U64)
-            fact(o, "device_memory", "auto");
-        else
-            fact_bytes(o, "device_memory", config.device_memory);
-        if (config.host_memory == ZINF_AUTO_U64)
-            fact(o, "host_memory", "auto");
-        else
-            fact_bytes(o, "host_memory", config.host_memory);
-    }
-    zinf_config_free(&config);
+    memory(o);
+    rc = io(o, st);
+    if (!rc)
+        rc = paths(o, config, dir, st);
+    if (!rc && has_config)
+        budgets(o, config);
+    end_section(o);
     return rc;
 }
 
@@ -172,9 +221,12 @@ int zinf_cmd_doctor(int argc, char **argv)
 {
     const char *config_path = NULL, *dir = NULL;
     bool help = false;
+    struct zinf_config config = { 0 };
+    struct zinf_arg_list sets = { 0 };
     struct out o = { 0 };
     const struct zinf_arg args[] = {
         { "config", ZINF_ARG_STRING, &config_path, "FILE", "also look at the drives and budgets of this ds_config.json", 0, 0, false },
+        { "set", ZINF_ARG_LIST, &sets, "KEY=VALUE", "override a key of the configuration; may be repeated", 0, 0, false },
         { "path", ZINF_ARG_STRING, &dir, "DIR", "the folder to try O_DIRECT in (default: the current one)", 0, 0, false },
         { "json", ZINF_ARG_FLAG, &o.json, NULL, "one JSON object", 0, 0, false },
         { "help", ZINF_ARG_FLAG, &help, NULL, "this text", 0, 0, false },
@@ -182,25 +234,21 @@ int zinf_cmd_doctor(int argc, char **argv)
     struct zinf_status st = { 0 };
     int rc = zinf_args_parse(args, sizeof(args) / sizeof(args[0]), NULL, argc, argv, &st);
 
-    if (rc)
-        return zinf_cmd_usage(&st);
-    if (help) {
-        zinf_args_help("zinf doctor [--config FILE] [--path DIR] [--json]", args, sizeof(args) / sizeof(args[0]));
-        return 0;
+    if (!rc && sets.nr && !config_path)
+        rc = zinf_fail(&st, -EINVAL, "--set overrides a configuration: give --config FILE too");
+    if (!rc && help)
+        zinf_args_help("zinf doctor [--config FILE [--set KEY=VALUE]] [--path DIR] [--json]", args, sizeof(args) / sizeof(args[0]));
+    if (rc || help) {
+        zinf_args_free(&sets);
+        return rc ? zinf_cmd_usage(&st) : 0;
     }
-    if (o.json)
+    if (config_path)        /* refused before anything is printed */
+        rc = zinf_config_load(config_path, NULL, NULL, sets.items, sets.nr, NULL, &config, &st);
+    if (!rc && o.json)
         zinf_json_open_object(&o.j, NULL);
-    section(&o, "zinf");
-    fact(&o, "version", zinf_version());
-    rc = cpu(&o, &st);
-    if (!rc) {
-        memory(&o);
-        rc = io(&o, &st);
-    }
     if (!rc)
-        rc = paths(&o, config_path, dir, &st);
+        rc = look(&o, &config, config_path != NULL, dir, &st);
     if (o.json && !rc) {
-        zinf_json_close_object(&o.j);
         zinf_json_close_object(&o.j);
         if (o.j.failed)
             rc = zinf_fail(&st, -ENOMEM, "out of memory");
@@ -208,5 +256,7 @@ int zinf_cmd_doctor(int argc, char **argv)
             printf("%s\n", o.j.text);
     }
     zinf_json_out_free(&o.j);
-    return rc ? zinf_cmd_fail(&st) : 0;
+    zinf_config_free(&config);
+    zinf_args_free(&sets);
+    return rc ? zinf_cmd_refuse(&st) : 0;
 }
