@@ -16,7 +16,7 @@
 
 enum { WIDTH = 64, CLASSES = 3, LAYERS = 6, POINTS = 256 };
 
-/* ---- one layer ----------------------------------------------------------------------------------------------------- */
+/* ---- one layer --------------------------------------------------------------------------------------------------- */
 
 struct work { float *x, *a, *dy; };
 
@@ -104,7 +104,7 @@ static int layer_backward(const struct zinf_layer *l, const struct zinf_call *c)
     return rc ? rc : c->ops->cast(c->stream, c->dx, c->dtype, w.dy, ZINF_F32, n);
 }
 
-/* ---- the head: loss forward, and backward to x and to its weights ---------------------------------------------------- */
+/* ---- the head: loss forward, and backward to x and to its weights ------------------------------------------------ */
 
 static size_t head_work(const struct zinf_layer *l, uint32_t batch, uint32_t seq, uint64_t width)
 {
@@ -159,7 +159,7 @@ static int head_backward(const struct zinf_layer *l, const struct zinf_call *c)
     return head(c, true);
 }
 
-/* ---- data: a pure function of the sample's number --------------------------------------------------------------------- */
+/* ---- data: a pure function of the sample's number ---------------------------------------------------------------- */
 
 static uint64_t nr_samples(void *ctx, enum zinf_split split)
 {
@@ -196,7 +196,7 @@ static int fetch(void *ctx, enum zinf_split split, uint64_t index, int32_t *toke
     return 0;
 }
 
-/* ---- the program ----------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static int fail(const struct zinf_status *st)
 {
@@ -255,8 +255,10 @@ int main(int argc, char **argv)
 
     if (drive)
         snprintf(path, sizeof(path), "zinf.nvme_paths=[\"%s\"]", drive);
-    const struct zinf_trainer_opts opts = { .config_text = config, .sets = sets, .nr_sets = drive ? 1 : 0, .chain = &chain,
-                                            .source = &source, .seq_len = POINTS };
+    const struct zinf_trainer_opts opts = {
+        .config_text = config, .sets = sets, .nr_sets = drive ? 1 : 0, .chain = &chain, .source = &source,
+        .seq_len = POINTS,
+    };
 
     if (zinf_trainer_open(&opts, &t, &st))
         return fail(&st);
