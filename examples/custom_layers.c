@@ -4,7 +4,7 @@
  *     y = x + tanh(x W^T + b)
  * with a softmax head. A layer is two functions and a list of parameters; zinf decides where those live.
  *
- *   bazel run //examples:custom_layers -- /path/on/a/drive      (or no argument: everything in RAM)
+ *   bazel run //examples:custom_layers -- [--steps N] [/path/on/a/drive]      (without a path: everything in RAM)
  */
 #include <errno.h>
 #include <math.h>
@@ -14,9 +14,9 @@
 
 #include "zinf/zinf.h"
 
-enum { WIDTH = 64, CLASSES = 3, LAYERS = 6, POINTS = 256, STEPS = 300 };
+enum { WIDTH = 64, CLASSES = 3, LAYERS = 6, POINTS = 256 };
 
-/* ---- one layer ----------------------------------------------------------------------------------------------------- */
+/* ---- one layer --------------------------------------------------------------------------------------------------- */
 
 struct work { float *x, *a, *dy; };
 
@@ -104,7 +104,7 @@ static int layer_backward(const struct zinf_layer *l, const struct zinf_call *c)
     return rc ? rc : c->ops->cast(c->stream, c->dx, c->dtype, w.dy, ZINF_F32, n);
 }
 
-/* ---- the head: loss forward, and backward to x and to its weights ---------------------------------------------------- */
+/* ---- the head: loss forward, and backward to x and to its weights ------------------------------------------------ */
 
 static size_t head_work(const struct zinf_layer *l, uint32_t batch, uint32_t seq, uint64_t width)
 {
@@ -159,7 +159,7 @@ static int head_backward(const struct zinf_layer *l, const struct zinf_call *c)
     return head(c, true);
 }
 
-/* ---- data: a pure function of the sample's number --------------------------------------------------------------------- */
+/* ---- data: a pure function of the sample's number ---------------------------------------------------------------- */
 
 static uint64_t nr_samples(void *ctx, enum zinf_split split)
 {
@@ -196,12 +196,18 @@ static int fetch(void *ctx, enum zinf_split split, uint64_t index, int32_t *toke
     return 0;
 }
 
-/* ---- the program ----------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static int fail(const struct zinf_status *st)
 {
     fprintf(stderr, "custom_layers: %s\n", st->text);
     return 1;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: custom_layers [--steps N] [FOLDER_ON_A_DRIVE]\n");
+    return 2;
 }
 
 int main(int argc, char **argv)
@@ -216,8 +222,18 @@ int main(int argc, char **argv)
     struct zinf_status st = { 0 };
     struct zinf_trainer *t;
     struct zinf_step step;
+    const char *drive = NULL;
+    int steps = 300;
     double loss = 0;
 
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--steps") && i + 1 < argc && atoi(argv[i + 1]) > 0)
+            steps = atoi(argv[++i]);
+        else if (argv[i][0] != '-' && !drive)
+            drive = argv[i];
+        else
+            return usage();
+    }
     for (int i = 0; i < LAYERS; i++) {
         snprintf(names[i][0], sizeof(names[i][0]), "layers.%d.weight", i);
         snprintf(names[i][1], sizeof(names[i][1]), "layers.%d.bias", i);
@@ -232,19 +248,21 @@ int main(int argc, char **argv)
     snprintf(config, sizeof(config), "{ \"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2,"
              " \"optimizer\": { \"type\": \"AdamW\", \"params\": { \"lr\": 2e-3 } },"
              " \"zero_optimization\": { \"stage\": 3, \"offload_optimizer\": { \"device\": \"%s\" },"
-             " \"offload_param\": { \"device\": \"%s\" } } }", argc > 1 ? "nvme" : "cpu", argc > 1 ? "nvme" : "cpu");
+             " \"offload_param\": { \"device\": \"%s\" } } }", drive ? "nvme" : "cpu", drive ? "nvme" : "cpu");
 
     char path[600];
     const char *sets[1] = { path };
 
-    if (argc > 1)
-        snprintf(path, sizeof(path), "zinf.nvme_paths=[\"%s\"]", argv[1]);
-    const struct zinf_trainer_opts opts = { .config_text = config, .sets = sets, .nr_sets = argc > 1, .chain = &chain,
-                                            .source = &source, .seq_len = POINTS };
+    if (drive)
+        snprintf(path, sizeof(path), "zinf.nvme_paths=[\"%s\"]", drive);
+    const struct zinf_trainer_opts opts = {
+        .config_text = config, .sets = sets, .nr_sets = drive ? 1 : 0, .chain = &chain, .source = &source,
+        .seq_len = POINTS,
+    };
 
     if (zinf_trainer_open(&opts, &t, &st))
         return fail(&st);
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < steps; i++) {
         if (zinf_trainer_step(t, &step, &st)) {
             zinf_trainer_close(t);
             return fail(&st);

@@ -1,7 +1,7 @@
 /* io/backend.h - one queue of asynchronous file I/O, whatever moves the bytes: the table a backend fills.
  *
- * Lifecycle: open -> (submit* reap*)* -> close. A backend moves one request and reports exactly what the kernel said; it
- * does not retry, split or align. io/queue.h does that once, for all of them, and is what the rest of zinf uses.
+ * Lifecycle: open -> (submit* reap*)* -> close. A backend moves one request and reports exactly what the kernel said;
+ * it does not retry, split or align. io/queue.h does that once, for all of them, and is what the rest of zinf uses.
  * Threads: a queue belongs to the thread that opened it; only event_fd is signalled from elsewhere. */
 #ifndef ZINF_IO_BACKEND_H_
 #define ZINF_IO_BACKEND_H_
@@ -33,9 +33,11 @@ struct zinf_io_req {
 
 struct zinf_io_opts {
     uint32_t depth;              /* requests in flight, >= 1 */
-    int      event_fd;           /* borrowed until close; written (eventfd, 8 bytes) when a completion can be reaped; -1 = none */
-    const void *arg;             /* the backend's own: struct zinf_io_uring_opts, _threads_opts, _mem_opts, _fault_script;
-                                  * NULL = defaults (fault needs its script). auto gives it to every backend: NULL there */
+    int      event_fd;           /* borrowed until close; an eventfd written (8 bytes) when a completion can be reaped;
+                                  * -1 = none */
+    const void *arg;             /* the backend's own: struct zinf_io_uring_opts, _threads_opts, _mem_opts,
+                                  * _fault_script; NULL = defaults (fault needs its script). auto gives it to every
+                                  * backend: NULL there */
 };
 
 struct zinf_io_ops {

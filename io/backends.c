@@ -62,6 +62,7 @@ int zinf_io_uring_probe(struct zinf_io_uring_info *out, struct zinf_status *st)
         return zinf_fail(st, rc, "%s", why.text);
     }
     snprintf(out->text, sizeof(out->text), "io_uring works; completions %s; memory %s be registered (memlock limit %s)",
-             out->deferred ? "deferred to their owner (6.1+)" : "as before 6.1", out->registers ? "can" : "cannot", limit_text);
+             out->deferred ? "deferred to their owner (6.1+)" : "as before 6.1", out->registers ? "can" : "cannot",
+             limit_text);
     return 0;
 }

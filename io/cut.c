@@ -1,4 +1,4 @@
-/* io/cut.c - where one request of a transfer begins and ends: whole blocks directly, the rest through a bounce buffer. */
+/* io/cut.c - where one request of a transfer begins and ends: whole blocks directly, the rest by a bounce buffer. */
 #include "io/cut.h"
 
 #include "zinf/base/align.h"

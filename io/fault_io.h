@@ -1,8 +1,8 @@
 /* io/fault_io.h - scripted faults on top of another backend, and a log of everything that passed through.
  *
- * struct zinf_io_opts.arg of the fault backend is a struct zinf_io_fault_script (required). Each rule counts the requests
- * it matches, in the order they are taken (a request that is submitted again counts again), and acts on some of them;
- * the first rule that acts on a request wins. */
+ * struct zinf_io_opts.arg of the fault backend is a struct zinf_io_fault_script (required). Each rule counts the
+ * requests it matches, in the order they are taken (a request that is submitted again counts again), and acts on some
+ * of them; the first rule that acts on a request wins. */
 #ifndef ZINF_IO_FAULT_IO_H_
 #define ZINF_IO_FAULT_IO_H_
 

@@ -67,8 +67,8 @@ int zinf_file_open(const char *path, enum zinf_file_mode mode, bool want_direct,
     out->mem_align = out->off_align = 1;
     rc = snprintf(out->path, sizeof(out->path), "%s", path);
     if (rc < 0 || (size_t)rc >= sizeof(out->path))
-        return zinf_fail(st, -ENAMETOOLONG, "the file name %.64s... is longer than %zu bytes; use a shorter folder", path,
-                         sizeof(out->path) - 1);
+        return zinf_fail(st, -ENAMETOOLONG, "the file name %.64s... is longer than %zu bytes; use a shorter folder",
+                         path, sizeof(out->path) - 1);
     do
         out->fd = open(path, flags[mode] | O_CLOEXEC, 0600);
     while (out->fd < 0 && errno == EINTR);
@@ -103,8 +103,8 @@ static void describe(struct zinf_io_dir_info *out, int direct_rc)
     char buf[64];
 
     if (out->direct)
-        snprintf(out->why, sizeof(out->why), "O_DIRECT: a trial write and read of %u bytes on %s worked", out->off_align,
-                 out->fs_name);
+        snprintf(out->why, sizeof(out->why), "O_DIRECT: a trial write and read of %u bytes on %s worked",
+                 out->off_align, out->fs_name);
     else
         snprintf(out->why, sizeof(out->why), "buffered: %s refuses O_DIRECT (%s)", out->fs_name,
                  strerror_r(-direct_rc, buf, sizeof(buf)));
@@ -120,7 +120,8 @@ int zinf_io_probe_dir(const char *dir, struct zinf_io_dir_info *out, struct zinf
     out->mem_align = out->off_align = 1;
     if (stat(dir, &sb) < 0) {
         rc = -errno;
-        return zinf_fail(st, rc, "%s: %s; create the folder or name another one", dir, strerror_r(-rc, buf, sizeof(buf)));
+        return zinf_fail(st, rc, "%s: %s; create the folder or name another one", dir,
+                         strerror_r(-rc, buf, sizeof(buf)));
     }
     if (!S_ISDIR(sb.st_mode))
         return zinf_fail(st, -ENOTDIR, "%s is not a folder; name a folder on the drive to use", dir);
@@ -150,7 +151,8 @@ int zinf_io_probe_dir(const char *dir, struct zinf_io_dir_info *out, struct zinf
         goto out_close;
     }
     if (direct_rc == -EIO) {
-        rc = zinf_fail(st, direct_rc, "%s: a trial write did not read back as written; check the drive (kernel log)", dir);
+        rc = zinf_fail(st, direct_rc, "%s: a trial write did not read back as written; check the drive (kernel log)",
+                       dir);
         goto out_close;
     }
     out->direct = direct_rc == 0;
@@ -161,14 +163,17 @@ out_close:
     return rc;
 }
 
-static int fail_space(const struct zinf_file *f, uint64_t need_nbytes, uint64_t free_nbytes, int rc, struct zinf_status *st)
+static int fail_space(const struct zinf_file *f, uint64_t need_nbytes, uint64_t free_nbytes, int rc,
+                      struct zinf_status *st)
 {
     char need[24], have[24];
 
-    return zinf_fail(st, rc, "%s: needs %s (%llu bytes) but its drive has %s (%llu bytes) free%s; free space there or choose "
-                     "a folder on another drive", f->path, zinf_size_format(need_nbytes, need, sizeof(need)),
-                     (unsigned long long)need_nbytes, zinf_size_format(free_nbytes, have, sizeof(have)),
-                     (unsigned long long)free_nbytes, rc == -EDQUOT ? " and your quota is used up" : "");
+    return zinf_fail(st, rc,
+                     "%s: needs %s (%llu bytes) but its drive has %s (%llu bytes) free%s; free space there or choose "
+                     "a folder on another drive",
+                     f->path, zinf_size_format(need_nbytes, need, sizeof(need)), (unsigned long long)need_nbytes,
+                     zinf_size_format(free_nbytes, have, sizeof(have)), (unsigned long long)free_nbytes,
+                     rc == -EDQUOT ? " and your quota is used up" : "");
 }
 
 /* Writes [off, off + nbytes) from zeros, whatever the kernel does to each write. */
@@ -204,7 +209,8 @@ static int bound_cache(const struct zinf_file *f, uint64_t from, uint64_t to)
     return 0;
 }
 
-static int write_once(const struct zinf_file *f, uint64_t nbytes, void (*progress)(void *, uint64_t, uint64_t), void *ctx)
+static int write_once(const struct zinf_file *f, uint64_t nbytes, void (*progress)(void *, uint64_t, uint64_t),
+                      void *ctx)
 {
     uint64_t done = 0, dropped = 0;
     unsigned char *zeros = NULL;
@@ -244,15 +250,16 @@ static int allocate(const struct zinf_file *f, uint64_t nbytes)
     return 0;
 }
 
-int zinf_file_preallocate(struct zinf_file *f, uint64_t nbytes, void (*progress)(void *ctx, uint64_t done, uint64_t total),
-                          void *ctx, struct zinf_status *st)
+int zinf_file_preallocate(struct zinf_file *f, uint64_t nbytes,
+                          void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx, struct zinf_status *st)
 {
     uint64_t total = zinf_align_up(nbytes, f->off_align), have = 0, used = 0;
     struct stat sb;
     int rc;
 
     if (nbytes > (uint64_t)INT64_MAX - ZINF_IO_MAX_ALIGN)
-        return zinf_fail(st, -EFBIG, "%s: %llu bytes are more than a file can hold", f->path, (unsigned long long)nbytes);
+        return zinf_fail(st, -EFBIG, "%s: %llu bytes are more than a file can hold", f->path,
+                         (unsigned long long)nbytes);
     if (nbytes == 0)
         return 0;
     if (fstat(f->fd, &sb) < 0)

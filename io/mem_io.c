@@ -1,5 +1,5 @@
-/* io/mem_io.c - a backend that moves bytes to and from a store in RAM: tests without a drive, and the ceiling of the rest.
- * Work is done inside submit; completions wait in a ring to be reaped. */
+/* io/mem_io.c - a backend that moves bytes to and from a store in RAM: tests without a drive, and the ceiling of the
+ * rest. Work is done inside submit; completions wait in a ring to be reaped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -64,8 +64,10 @@ static int mem_submit(struct zinf_io *io, struct zinf_io_req **reqs, uint32_t nr
     for (; k < nr && io->nr < io->depth; k++) {
         struct zinf_io_req *req = reqs[k];
 
-        req->res = req->dir == ZINF_IO_SYNC ? 0 :
-                   zinf_io_mem_transfer(io->store, req->dir == ZINF_IO_WRITE, req->fd, req->buf, req->nbytes, req->off_bytes);
+        req->res = 0;
+        if (req->dir != ZINF_IO_SYNC)
+            req->res = zinf_io_mem_transfer(io->store, req->dir == ZINF_IO_WRITE, req->fd, req->buf, req->nbytes,
+                                            req->off_bytes);
         io->done[(io->first + io->nr) % io->depth] = req;
         io->nr++;
     }

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,8 @@
 
 #include "io/cut.h"
 #include "io/io_internal.h"
+#include "io/message.h"
+#include "io/open_backend.h"
 #include "zinf/base/align.h"
 #include "zinf/base/size.h"
 
@@ -63,24 +64,6 @@ struct zinf_io_queue {
     struct zinf_io_totals totals;
 };
 
-static const char *dir_name(enum zinf_io_dir dir)
-{
-    return dir == ZINF_IO_READ ? "read" : dir == ZINF_IO_WRITE ? "write" : "sync";
-}
-
-static const char *hint(int rc)
-{
-    switch (-rc) {
-    case EIO: return "; check the drive and its cable (kernel log)";
-    case ENOSPC: case EDQUOT: return "; free space on its drive";
-    case EFBIG: return "; raise the file size limit (ulimit -f)";
-    case EEXIST: return "; a queue must be used by the thread that opened it";
-    case EBADF: return "; the file is closed, or not open for this";
-    case EINVAL: return "; the file system refuses its alignment or its place";
-    default: return "";
-    }
-}
-
 /* ---- ops ---- */
 
 static void finish(struct zinf_io_queue *q, struct zinf_io_op *op)
@@ -103,21 +86,14 @@ static bool issued_all(const struct zinf_io_op *op)
 }
 
 /* Fails op for the reason in `why` (NULL = errno's text). Requests of it in flight are still waited for. */
-static void fail_op(struct zinf_io_queue *q, struct zinf_io_op *op, uint64_t off_bytes, size_t nbytes, int rc, const char *why)
+static void fail_op(struct zinf_io_queue *q, struct zinf_io_op *op, uint64_t off_bytes, size_t nbytes, int rc,
+                    const char *why)
 {
     struct zinf_status line = { 0, "" };
-    char buf[64];
 
     if (op->rc < 0)
         return;             /* one line per op */
-    op->rc = rc;
-    if (op->dir == ZINF_IO_SYNC)
-        zinf_fail(&line, rc, "sync of %s failed: %s (errno %d)%s", op->file->path, strerror_r(-rc, buf, sizeof(buf)), -rc,
-                  hint(rc));
-    else
-        zinf_fail(&line, rc, "%s of %s at offset %llu (%zu bytes) failed: %s (errno %d)%s", dir_name(op->dir), op->file->path,
-                  (unsigned long long)off_bytes, nbytes, why ? why : strerror_r(-rc, buf, sizeof(buf)), -rc,
-                  why ? "" : hint(rc));
+    op->rc = zinf_io_message(&line, op->dir, op->file->path, off_bytes, nbytes, rc, why);
     zinf_log(q->log, ZINF_LOG_ERROR, "%s", line.text);
     if (q->failure.rc == 0)
         q->failure = line;
@@ -391,7 +367,8 @@ void zinf_io_queue_submit(struct zinf_io_queue *q, struct zinf_io_op *op)
         (!zinf_add_u64(op->off_bytes, op->nbytes, &end) || end > (uint64_t)INT64_MAX - ZINF_IO_BOUNCE_NBYTES)) {
         fail_op(q, op, op->off_bytes, op->nbytes, -EFBIG, "it ends past the largest file");
         finish(q, op);
-    } else if (op->dir != ZINF_IO_SYNC && f->direct && (f->off_align > ZINF_IO_BOUNCE_NBYTES || f->mem_align > ZINF_IO_BOUNCE_NBYTES)) {
+    } else if (op->dir != ZINF_IO_SYNC && f->direct &&
+               (f->off_align > ZINF_IO_BOUNCE_NBYTES || f->mem_align > ZINF_IO_BOUNCE_NBYTES)) {
         fail_op(q, op, op->off_bytes, op->nbytes, -EINVAL, "its drive asks for blocks above 64 KiB; open it buffered");
         finish(q, op);
     } else {
@@ -418,7 +395,7 @@ static uint32_t hand_out(struct zinf_io_queue *q, struct zinf_io_op **done, uint
             if (q->failure.rc)
                 zinf_fail(st, q->failure.rc, "%s", q->failure.text);
             else
-                zinf_fail(st, op->rc, "%s of %s at offset %llu (%zu bytes) failed: errno %d", dir_name(op->dir),
+                zinf_fail(st, op->rc, "%s of %s at offset %llu (%zu bytes) failed: errno %d", zinf_io_dir_name(op->dir),
                           op->file->path, (unsigned long long)op->off_bytes, op->nbytes, -op->rc);
             memset(&q->failure, 0, sizeof(q->failure));
         }
@@ -430,12 +407,12 @@ static uint32_t hand_out(struct zinf_io_queue *q, struct zinf_io_op **done, uint
 /* The backend cannot be asked any more: nothing it holds will come back, so no op may wait for it. */
 static int broken(struct zinf_io_queue *q, int rc, struct zinf_status *st)
 {
-    return zinf_fail(st, rc, "%s: reaping completions failed (errno %d) with %u requests in flight; a queue must be used by "
-                     "the thread that opened it", q->ops->name, -rc, q->nr_flying);
+    return zinf_fail(st, rc, "%s: reaping completions failed (errno %d) with %u requests in flight; a queue must be "
+                     "used by the thread that opened it", q->ops->name, -rc, q->nr_flying);
 }
 
-int zinf_io_queue_reap(struct zinf_io_queue *q, struct zinf_io_op **done, uint32_t min_nr, uint32_t max_nr, int timeout_ms,
-                       struct zinf_status *st)
+int zinf_io_queue_reap(struct zinf_io_queue *q, struct zinf_io_op **done, uint32_t min_nr, uint32_t max_nr,
+                       int timeout_ms, struct zinf_status *st)
 {
     struct timespec until = zinf_io_deadline(timeout_ms);
     uint32_t k = 0;
@@ -481,9 +458,10 @@ void zinf_io_queue_pin(struct zinf_io_queue *q, void *base, size_t nbytes)
     q->pin_refused = true;
     if (getrlimit(RLIMIT_MEMLOCK, &rl) == 0 && rl.rlim_cur != RLIM_INFINITY)
         zinf_size_format(rl.rlim_cur, limit, sizeof(limit));
-    zinf_log(q->log, ZINF_LOG_WARN, "%s: registering %s of buffers failed (%s), the locked-memory limit is %s; going on without "
-             "(ulimit -l raises it)", q->ops->name, zinf_size_format(nbytes, need, sizeof(need)),
-             strerror_r(-rc, buf, sizeof(buf)), limit);
+    zinf_log(q->log, ZINF_LOG_WARN,
+             "%s: registering %s of buffers failed (%s), the locked-memory limit is %s; going on without (ulimit -l "
+             "raises it)",
+             q->ops->name, zinf_size_format(nbytes, need, sizeof(need)), strerror_r(-rc, buf, sizeof(buf)), limit);
 }
 
 int zinf_io_run(struct zinf_io_queue *q, const struct zinf_file *file, enum zinf_io_dir dir, void *buf, size_t nbytes,
@@ -494,41 +472,14 @@ int zinf_io_run(struct zinf_io_queue *q, const struct zinf_file *file, enum zinf
     int rc;
 
     if (q->nr_pending)
-        return zinf_fail(st, -EBUSY, "%s of %s: the queue has %u other operations pending", dir_name(dir), file->path,
-                         q->nr_pending);
+        return zinf_fail(st, -EBUSY, "%s of %s: the queue has %u other operations pending", zinf_io_dir_name(dir),
+                         file->path, q->nr_pending);
     zinf_io_queue_submit(q, &op);
     rc = zinf_io_queue_reap(q, &done, 1, 1, -1, st);
     return rc < 0 ? rc : op.rc;
 }
 
 /* ---- open and close ---- */
-
-static int open_backend(struct zinf_io_queue *q, const struct zinf_io_queue_opts *opts, struct zinf_status *st)
-{
-    struct zinf_io_opts io_opts = { .depth = q->depth, .event_fd = q->event_fd, .arg = opts->backend_arg };
-    struct zinf_status why;
-    int rc = -ENODEV;
-
-    q->ops = opts->ops;
-    if (q->ops && q->depth > q->ops->depth_max)
-        return zinf_fail(st, -EINVAL, "%s: a depth of %u is more than its limit of %u", q->ops->name, q->depth,
-                         q->ops->depth_max);
-    if (q->ops)
-        return q->ops->open(&io_opts, &q->io, st);
-    for (uint32_t i = 0; (q->ops = zinf_io_ops_auto(i)) != NULL; i++) {
-        const struct zinf_io_ops *after = zinf_io_ops_auto(i + 1);
-
-        memset(&why, 0, sizeof(why));
-        rc = q->depth > q->ops->depth_max ? zinf_fail(&why, -EINVAL, "%s refused: a depth of %u is more than its limit of %u",
-                                                      q->ops->name, q->depth, q->ops->depth_max)
-                                          : q->ops->open(&io_opts, &q->io, &why);
-        if (rc == 0)
-            return 0;
-        if (after)
-            zinf_log(q->log, ZINF_LOG_WARN, "%s; trying %s", why.text, after->name);
-    }
-    return zinf_fail(st, rc, "%s", why.text);
-}
 
 static int allocate(struct zinf_io_queue *q)
 {
@@ -537,9 +488,10 @@ static int allocate(struct zinf_io_queue *q)
     q->reaped = calloc(q->depth, sizeof(*q->reaped));
     q->nr_bounces = q->depth < MAX_BOUNCES ? q->depth : MAX_BOUNCES;
     if (!q->slots || !q->ready || !q->reaped ||
-        posix_memalign((void **)&q->bounce_base, ZINF_IO_BOUNCE_NBYTES, (size_t)q->nr_bounces * ZINF_IO_BOUNCE_NBYTES) != 0)
+        posix_memalign((void **)&q->bounce_base, ZINF_IO_BOUNCE_NBYTES,
+                       (size_t)q->nr_bounces * ZINF_IO_BOUNCE_NBYTES) != 0)
         return -ENOMEM;
-    memset(q->bounce_base, 0, (size_t)q->nr_bounces * ZINF_IO_BOUNCE_NBYTES);     /* touched now, not in the first step */
+    memset(q->bounce_base, 0, (size_t)q->nr_bounces * ZINF_IO_BOUNCE_NBYTES);   /* touched now, not in a step */
     for (uint32_t i = 0; i < q->nr_bounces; i++)
         q->bounces[i] = q->bounce_base + (size_t)i * ZINF_IO_BOUNCE_NBYTES;
     for (uint32_t i = q->depth; i-- > 0;) {
@@ -565,6 +517,7 @@ void zinf_io_queue_close(struct zinf_io_queue *q)
 int zinf_io_queue_open(const struct zinf_io_queue_opts *opts, struct zinf_io_queue **out, struct zinf_status *st)
 {
     struct zinf_io_queue *q = calloc(1, sizeof(*q));
+    struct zinf_io_opts io_opts;
     int rc;
 
     *out = NULL;
@@ -578,10 +531,9 @@ int zinf_io_queue_open(const struct zinf_io_queue_opts *opts, struct zinf_io_que
     q->log = opts->log;
     q->waiting_end = &q->waiting;
     q->finished_end = &q->finished;
-    rc = open_backend(q, opts, st);        /* first: it bounds the depth */
-    if (rc)
-        q->io = NULL;
-    else if ((rc = allocate(q)) != 0)
+    io_opts = (struct zinf_io_opts){ .depth = q->depth, .event_fd = q->event_fd, .arg = opts->backend_arg };
+    rc = zinf_io_open_backend(opts->ops, &io_opts, q->log, &q->ops, &q->io, st);       /* first: it bounds the depth */
+    if (!rc && (rc = allocate(q)) != 0)
         zinf_fail(st, rc, "no memory for an I/O queue of depth %u; lower the depth", q->depth);
     if (rc) {
         zinf_io_queue_close(q);

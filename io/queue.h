@@ -1,8 +1,8 @@
 /* io/queue.h - the queue everything in zinf uses: any length, any address, every completion checked.
  *
- * On top of one backend it splits a transfer into requests, keeps the depth, resumes short transfers from the last aligned
- * byte, retries EINTR and EAGAIN, gives up on no progress, bounces what O_DIRECT would refuse (address, head or tail), and
- * turns a failure into one line with operation, path, offset and errno. Nothing is allocated after open.
+ * On top of one backend it splits a transfer into requests, keeps the depth, resumes short transfers from the last
+ * aligned byte, retries EINTR and EAGAIN, gives up on no progress, bounces what O_DIRECT would refuse (address, head or
+ * tail), and turns a failure into one line with operation, path, offset and errno. Nothing is allocated after open.
  *
  * Sleeping on event_fd: drain it (read 8 bytes), then reap with min_nr 0 and timeout 0. Whatever that call could not
  * return, and whatever completes later, signals event_fd again; spurious signals happen. Submitting may signal it too.
@@ -56,19 +56,20 @@ struct zinf_io_totals {
 };
 
 int  zinf_io_queue_open(const struct zinf_io_queue_opts *opts, struct zinf_io_queue **out, struct zinf_status *st);
-/* NULL is fine. Waits for what the backend has in flight; ops not reaped are forgotten, those not started never happen. */
+/* NULL is fine. Waits for what the backend has in flight; ops not reaped are forgotten, others never happen. */
 void zinf_io_queue_close(struct zinf_io_queue *q);
 const char *zinf_io_queue_backend(const struct zinf_io_queue *q);   /* the backend chosen */
-/* Registers a buffer region where the backend gains from it; a refusal is logged once with both numbers and is no error.
- * Nothing may be pending. */
+/* Registers a buffer region where the backend gains from it; a refusal is logged once with both numbers and is no
+ * error. Nothing may be pending. */
 void zinf_io_queue_pin(struct zinf_io_queue *q, void *base, size_t nbytes);
 /* Always takes op (the queue holds what the depth does not let through yet). */
 void zinf_io_queue_submit(struct zinf_io_queue *q, struct zinf_io_op *op);
-/* Returns up to max_nr finished ops in done[] (waits for at least min_nr, at most timeout_ms; -1 = no limit); with nothing
- * queued it returns 0 at once. Signals do not interrupt the wait. A failed op has rc < 0; its line is in st (the first
- * one) and in the log. Returns -errno, with a line, only when the backend itself fails; the queue can only be closed then. */
-int  zinf_io_queue_reap(struct zinf_io_queue *q, struct zinf_io_op **done, uint32_t min_nr, uint32_t max_nr, int timeout_ms,
-                        struct zinf_status *st);
+/* Returns up to max_nr finished ops in done[] (waits for at least min_nr, at most timeout_ms; -1 = no limit); with
+ * nothing queued it returns 0 at once. Signals do not interrupt the wait. A failed op has rc < 0; its line is in st
+ * (the first one) and in the log. Returns -errno, with a line, only when the backend itself fails; the queue can only
+ * be closed then. */
+int  zinf_io_queue_reap(struct zinf_io_queue *q, struct zinf_io_op **done, uint32_t min_nr, uint32_t max_nr,
+                        int timeout_ms, struct zinf_status *st);
 uint32_t zinf_io_queue_pending(const struct zinf_io_queue *q);      /* ops submitted and not yet reaped */
 void zinf_io_queue_totals(const struct zinf_io_queue *q, struct zinf_io_totals *out);
 /* One op, waited for: start-up, export, recovery. Nothing else may be pending. */

@@ -139,7 +139,8 @@ static int start_threads(struct zinf_io *io, uint32_t nr, struct zinf_status *st
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     /* Fewer threads than wished are slower, not wrong. */
     if (io->nr_threads == 0)
-        return zinf_fail(st, -rc, "threads: cannot start a thread (errno %d); raise the limit on processes (ulimit -u)", rc);
+        return zinf_fail(st, -rc, "threads: cannot start a thread (errno %d); raise the limit on processes (ulimit -u)",
+                         rc);
     return 0;
 }
 

@@ -33,7 +33,7 @@
 #endif
 #define DEFER_FLAGS (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG)
 
-#define MAX_REQUEST_NBYTES ((size_t)1 << 30)    /* a submission entry holds 32 bits; the rest comes back as a short result */
+#define MAX_REQUEST_NBYTES ((size_t)1 << 30)    /* a submission entry holds 32 bits; the rest comes back short */
 #define SEGMENT_NBYTES     ((size_t)1 << 30)    /* the kernel's limit for one registered buffer */
 #define MAX_SEGMENTS       1024u
 
@@ -88,8 +88,8 @@ static int fail_setup(int rc, struct zinf_status *st)
     if (rc == -EOPNOTSUPP)
         return zinf_fail(st, rc, "io_uring refused: the kernel is older than 5.11");
     if (rc == -ENOMEM && getrlimit(RLIMIT_MEMLOCK, &rl) == 0)
-        return zinf_fail(st, rc, "io_uring refused: errno %d, no memory for its rings; raise the locked-memory limit of %llu bytes "
-                         "(ulimit -l) or lower the depth", -rc, (unsigned long long)rl.rlim_cur);
+        return zinf_fail(st, rc, "io_uring refused: errno %d, no memory for its rings; raise the locked-memory limit "
+                         "of %llu bytes (ulimit -l) or lower the depth", -rc, (unsigned long long)rl.rlim_cur);
     return zinf_fail(st, rc, "io_uring refused: errno %d, %s", -rc, refusal_reason(rc));
 }
 
@@ -157,8 +157,8 @@ static void prepare(struct zinf_io *io, struct io_uring_sqe *sqe, struct zinf_io
     io_uring_sqe_set_data(sqe, req);
 }
 
-/* Entries the kernel did not consume leave the ring again, so that "taken" has one meaning: in flight. Without SQPOLL the
- * kernel reads the tail only inside a submit call, which is over. */
+/* Entries the kernel did not consume leave the ring again, so that "taken" has one meaning: in flight. Without SQPOLL
+ * the kernel reads the tail only inside a submit call, which is over. */
 static void take_back(struct io_uring *ring)
 {
     unsigned nr = io_uring_sq_ready(ring);
@@ -267,7 +267,7 @@ static void uring_close(struct zinf_io *io)
         if (rc == -EINTR || rc == -EAGAIN || rc == -EBUSY)
             continue;
         if (rc < 0)
-            break;          /* the ring is unusable (another thread's): leaving it cancels and waits inside the kernel */
+            break;          /* the ring is unusable (another thread's): leaving it cancels and waits there */
         io_uring_cqe_seen(&io->ring, cqe);
         io->nr_inflight--;
     }

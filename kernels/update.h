@@ -10,8 +10,8 @@
  * torch.optim.AdamW up to rounding. SGD: p = fma(-lr, g, p), L2 decay first as above, no m and v.
  *
  * Layouts: bf16 runs split the fp32 master p in hi (bf16, the weight the device uses) and lo (int16):
- * hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16) in uint32 arithmetic: exact for all 2^32 patterns. fp32 runs: hi is the
- * fp32 parameter itself and lo is NULL.
+ * hi = (bits + 0x8000) >> 16, lo = bits - (hi << 16) in uint32 arithmetic: exact for all 2^32 patterns. fp32 runs: hi
+ * is the fp32 parameter itself and lo is NULL.
  *
  * Scalar C, AVX2, AVX-512, NEON and CUDA give the same bits for every length, offset and partition. */
 #ifndef ZINF_KERNELS_UPDATE_H_
@@ -48,8 +48,8 @@ struct zinf_update_scalars {
     float grad_scale;
 };
 /* t >= 1 is the number of this applied update. lr, scale and clip of the verdict. */
-void zinf_update_scalars_set(struct zinf_update_scalars *out, const struct zinf_optimizer_params *p, uint64_t t, double lr,
-                             double grad_scale);
+void zinf_update_scalars_set(struct zinf_update_scalars *out, const struct zinf_optimizer_params *p, uint64_t t,
+                             double lr, double grad_scale);
 
 struct zinf_update {
     struct zinf_update_scalars k;
@@ -65,8 +65,8 @@ struct zinf_update {
 /* ORed into *bad; a hit must stop the run before anything is committed. */
 enum { ZINF_BAD_WEIGHT = 1, ZINF_BAD_M = 2, ZINF_BAD_V = 4 };   /* new hi or master, m, v has exponent all ones */
 
-/* Runs the update on the calling thread. isa must be available. A NaN may have another payload on another ISA; it is always
- * reported. */
+/* Runs the update on the calling thread. isa must be available. A NaN may have another payload on another ISA; it is
+ * always reported. */
 void zinf_update_range(enum zinf_isa isa, const struct zinf_update *u, uint32_t *bad);
 /* The same, cut in tiles of a fixed size over the pool. *bad is set, not ORed. */
 void zinf_update_pool(enum zinf_isa isa, struct zinf_pool *pool, const struct zinf_update *u, uint32_t *bad);
@@ -80,8 +80,8 @@ static inline void zinf_split(uint32_t bits, uint16_t *hi, int16_t *lo)
 }
 static inline uint32_t zinf_join(uint16_t hi, int16_t lo) { return ((uint32_t)hi << 16) + (uint32_t)(int32_t)lo; }
 
-/* fp32 masters -> hi, lo and back, n elements (import, initialisation, export). Returns the index of the first element that
- * is not finite as a master or whose hi is not finite, or n. */
+/* fp32 masters -> hi, lo and back, n elements (import, initialisation, export). Returns the index of the first element
+ * that is not finite as a master or whose hi is not finite, or n. */
 uint64_t zinf_split_range(const float *master, uint16_t *hi, int16_t *lo, uint64_t n);
 void zinf_join_range(const uint16_t *hi, const int16_t *lo, float *master, uint64_t n);
 

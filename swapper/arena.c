@@ -77,7 +77,8 @@ static int lay_out(struct zinf_arena *a, struct zinf_status *st)
     for (uint32_t t = 0; t < 2; t++) {
         a->fixed_off[t] = at[t];
         if (at[t] + fixed[t] > p->use[t])
-            return zinf_fail(st, -EINVAL, "the plan counts %llu bytes of %s memory and its layout takes %llu: report this",
+            return zinf_fail(st, -EINVAL,
+                             "the plan counts %llu bytes of %s memory and its layout takes %llu: report this",
                              (unsigned long long)p->use[t], t == ZINF_TIER_DEVICE ? "device" : "host",
                              (unsigned long long)(at[t] + fixed[t]));
     }

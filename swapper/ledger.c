@@ -63,8 +63,8 @@ static struct slot *slot_at(struct zinf_ledger *l, struct zinf_loc loc)
     return &l->slots[l->first[loc.sub] + loc.index];
 }
 
-/* Whether the memory that op f leaves can be given to op: f is the last user in list order and op is behind it, so two streams
- * keep their order by themselves, anything else needs the completion, after which the slot would be empty. */
+/* Whether the memory that op f leaves can be given to op: f is the last user in list order and op is behind it, so two
+ * streams keep their order by themselves, anything else needs the completion, after which the slot would be empty. */
 static bool may_follow(const struct zinf_schedule *s, uint32_t f, uint32_t op)
 {
     return zinf_lane_is_stream((enum zinf_lane)s->ops[f].lane) && zinf_lane_is_stream((enum zinf_lane)s->ops[op].lane);
@@ -100,8 +100,10 @@ int zinf_ledger_issue(struct zinf_ledger *l, const struct zinf_schedule *s, uint
         struct zinf_loc loc = s->slots[o->free + i];
         struct slot *slot = slot_at(l, loc);
         if (slot->state != SLOT_HELD)
-            return zinf_fail(st, -EPROTO, "operation %u gives back slot %s[%u], which nobody holds: the schedule is wrong, "
-                             "report it with its --trace", op, zinf_class_name((enum zinf_class)loc.sub), loc.index);
+            return zinf_fail(st, -EPROTO,
+                             "operation %u gives back slot %s[%u], which nobody holds: the schedule is wrong, "
+                             "report it with its --trace",
+                             op, zinf_class_name((enum zinf_class)loc.sub), loc.index);
         *slot = (struct slot){ SLOT_LEAVING, op };
     }
     return 0;
@@ -125,9 +127,10 @@ int zinf_ledger_end(const struct zinf_ledger *l, struct zinf_status *st)
     for (uint32_t c = 0; c < ZINF_NR_CLASSES; c++) {
         for (uint32_t i = l->first[c]; i < l->first[c + 1]; i++) {
             if (l->slots[i].state != SLOT_EMPTY)
-                return zinf_fail(st, -EPROTO, "slot %s[%u] of operation %u is still taken at the end of the schedule: the "
-                                 "schedule is wrong, report it with its --trace", zinf_class_name((enum zinf_class)c),
-                                 i - l->first[c], l->slots[i].op);
+                return zinf_fail(st, -EPROTO,
+                                 "slot %s[%u] of operation %u is still taken at the end of the schedule: the "
+                                 "schedule is wrong, report it with its --trace",
+                                 zinf_class_name((enum zinf_class)c), i - l->first[c], l->slots[i].op);
         }
     }
     return 0;

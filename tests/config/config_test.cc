@@ -422,7 +422,8 @@ INSTANTIATE_TEST_SUITE_P(Set, ConfigAccepted, ::testing::ValuesIn(kAcceptedSet))
 
 TEST(Config, FillsTheStruct)
 {
-    Loaded l(R"({"train_batch_size": 24, "gradient_accumulation_steps": 3, "gradient_clipping": 0, "steps_per_print": 10,
+    Loaded l(R"({"train_batch_size": 24, "gradient_accumulation_steps": 3, "gradient_clipping": 0,
+                 "steps_per_print": 10,
         "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
         "optimizer": {"type": "Adam", "params": {"lr": 3e-4, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.1,
                       "adam_w_mode": false, "bias_correction": false}},

@@ -46,8 +46,8 @@ class Text : public ::testing::Test {
     {
         zinf_text_close(text_);
         st_ = {};
-        struct zinf_log log = { ZINF_LOG_DEBUG, [](void *ctx, zinf_log_level, const char *line) { *(std::string *)ctx += line; },
-                         &said_ };
+        struct zinf_log log = {
+            ZINF_LOG_DEBUG, [](void *ctx, zinf_log_level, const char *line) { *(std::string *)ctx += line; }, &said_};
         zinf_text_opts o = {};
         o.data = data.c_str();
         o.eval_data = eval_data;
@@ -66,7 +66,8 @@ class Text : public ::testing::Test {
     {
         std::vector<int32_t> tokens(seq, -7), targets(seq, -7);
         st_ = {};
-        EXPECT_EQ(0, source()->fetch(source()->ctx, split, index, tokens.data(), targets.data(), nullptr, &st_)) << st_.text;
+        EXPECT_EQ(0, source()->fetch(source()->ctx, split, index, tokens.data(), targets.data(), nullptr, &st_))
+            << st_.text;
         for (uint32_t i = 0; i + 1 < seq; i++)
             EXPECT_EQ(targets[i], tokens[i + 1]);
         last_target_ = targets[seq - 1];
@@ -264,10 +265,11 @@ TEST_F(Text, OnlyLegalRequestsAreAnswered)
     ASSERT_EQ(0, open(put("a.txt", bytes(1000)), 10));
     std::vector<int32_t> tokens(10), targets(10);
     float input = 0;
-    EXPECT_EQ(-EINVAL, source()->fetch(source()->ctx, ZINF_EVAL, samples(ZINF_EVAL), tokens.data(), targets.data(), nullptr,
-                                       nullptr));
+    EXPECT_EQ(-EINVAL, source()->fetch(source()->ctx, ZINF_EVAL, samples(ZINF_EVAL), tokens.data(), targets.data(),
+                                       nullptr, nullptr));
     EXPECT_EQ(-EINVAL, source()->fetch(source()->ctx, ZINF_TRAIN, 0, nullptr, targets.data(), &input, nullptr));
-    EXPECT_EQ(0, source()->fetch(source()->ctx, ZINF_TRAIN, UINT64_MAX, tokens.data(), targets.data(), nullptr, nullptr));
+    EXPECT_EQ(0,
+              source()->fetch(source()->ctx, ZINF_TRAIN, UINT64_MAX, tokens.data(), targets.data(), nullptr, nullptr));
 }
 
 }  // namespace

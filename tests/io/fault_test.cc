@@ -203,7 +203,8 @@ TEST_P(IoFault, OneErrorLeavesTheOthersAlone)
         nr_failed += ops[i].rc == -EIO;
         zinf_status one = {};
         if (ops[i].rc) {
-            ASSERT_EQ(zinf_io_run(q.q, &file.f, ZINF_IO_WRITE, out.data() + i * unit, unit, i * unit, &one), 0) << one.text;
+            ASSERT_EQ(zinf_io_run(q.q, &file.f, ZINF_IO_WRITE, out.data() + i * unit, unit, i * unit, &one), 0)
+                << one.text;
         }
     }
     EXPECT_EQ(nr_failed, 1u);
@@ -240,9 +241,12 @@ TEST_P(IoFault, EveryFailedOpComesWithALine)
 
 TEST_P(IoFault, NoProgressIsAnErrorAndNotALoop)
 {
-    EXPECT_NE(MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 0)}, ZINF_IO_WRITE, -EIO).find("no progress"), std::string::npos);
-    EXPECT_NE(MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 0)}, ZINF_IO_READ, -EIO).find("no progress"), std::string::npos);
-    EXPECT_NE(MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 100)}, ZINF_IO_READ, -EIO).find("at offset"), std::string::npos);
+    EXPECT_NE(MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 0)}, ZINF_IO_WRITE, -EIO).find("no progress"),
+              std::string::npos);
+    EXPECT_NE(MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 0)}, ZINF_IO_READ, -EIO).find("no progress"),
+              std::string::npos);
+    EXPECT_NE(MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 100)}, ZINF_IO_READ, -EIO).find("at offset"),
+              std::string::npos);
     MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, -EINTR)}, ZINF_IO_READ, -EINTR);
     MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, -EAGAIN)}, ZINF_IO_SYNC, -EAGAIN);
     MustFail({Rule(ZINF_IO_FAULT_RESULT, 1, 1, 1 << 20)}, ZINF_IO_READ, -EIO);      /* more than was asked for */
@@ -274,8 +278,9 @@ TEST_P(IoFault, FlippedBitAndLostWriteShowOnlyInTheData)
     zinf_status st = {};
 
     out.FillRandom(8);
-    Opened q(Options(Script({Rule(ZINF_IO_FAULT_FLIP, 1, 0), Rule(ZINF_IO_FAULT_LOSE, 2, 0, 0, ZINF_IO_FAULT_DIR(ZINF_IO_WRITE))}),
-                     4, 8192));
+    Opened q(Options(
+        Script({Rule(ZINF_IO_FAULT_FLIP, 1, 0), Rule(ZINF_IO_FAULT_LOSE, 2, 0, 0, ZINF_IO_FAULT_DIR(ZINF_IO_WRITE))}),
+        4, 8192));
     ASSERT_EQ(zinf_io_run(q.q, &file.f, ZINF_IO_WRITE, out.data(), 8192, 0, &st), 0) << st.text;     /* FLIP: no read */
     ASSERT_EQ(zinf_io_run(q.q, &file.f, ZINF_IO_READ, in.data(), 8192, 0, &st), 0) << st.text;
     EXPECT_EQ(memcmp(in.data(), out.data(), 8192), 0);
@@ -418,7 +423,8 @@ private:
     {
         for (size_t i = 0; i < ops_.size(); i++) {
             ASSERT_EQ(memcmp(bufs_[i]->data(), m_.bytes.data() + ops_[i].off_bytes, ops_[i].nbytes), 0)
-                << (ops_[i].dir == ZINF_IO_READ ? "read" : "write") << " at " << ops_[i].off_bytes << " of " << ops_[i].nbytes;
+                << (ops_[i].dir == ZINF_IO_READ ? "read" : "write") << " at " << ops_[i].off_bytes << " of "
+                << ops_[i].nbytes;
             ASSERT_TRUE(bufs_[i]->GuardsIntact());
         }
     }
@@ -442,9 +448,10 @@ TEST_P(IoFault, RandomTransfersUnderRandomFaultsEqualAnArrayOfBytes)
         Rules rules;
         /* Bounded faults in every combination; none of them may show. */
         for (int i = 0; seed % 4 && i < 4; i++) {
-            const zinf_io_fault_rule kinds[] = {Rule(ZINF_IO_FAULT_SHORT, 1, 2), Rule(ZINF_IO_FAULT_RESULT, 1, 2, -EINTR),
-                                                Rule(ZINF_IO_FAULT_RESULT, 1, 2, -EAGAIN), Rule(ZINF_IO_FAULT_RESULT, 1, 2, 0),
-                                                Rule(ZINF_IO_FAULT_DELAY, 1, 2, 1 + static_cast<int64_t>(rng() % 6))};
+            const zinf_io_fault_rule kinds[] = {
+                Rule(ZINF_IO_FAULT_SHORT, 1, 2), Rule(ZINF_IO_FAULT_RESULT, 1, 2, -EINTR),
+                Rule(ZINF_IO_FAULT_RESULT, 1, 2, -EAGAIN), Rule(ZINF_IO_FAULT_RESULT, 1, 2, 0),
+                Rule(ZINF_IO_FAULT_DELAY, 1, 2, 1 + static_cast<int64_t>(rng() % 6))};
             rules.push_back(kinds[rng() % 5]);
             rules.back().first = 1 + rng() % 5;
             rules.back().every = 5 + rng() % 7;      /* of any five in a row four rules leave one alone */

@@ -201,7 +201,8 @@ TEST(IoFile, FileSizeLimitIsNamed)
 }
 
 /* In a child that may mount: mounts `type` on a folder and runs fn(folder). 77 = not permitted here. */
-int WithMount(const std::string &dir, const char *type, const char *options, const std::function<int(const std::string &)> &fn)
+int WithMount(const std::string &dir, const char *type, const char *options,
+              const std::function<int(const std::string &)> &fn)
 {
     return InChild([&] {
         std::string at = dir + "/mnt";
@@ -228,7 +229,8 @@ TEST(IoFile, FullDriveIsToldWithNeedAndFreeBeforeItIsFilled)
         if (zinf_file_preallocate(&file.f, 8 << 20, nullptr, nullptr, &st) != -ENOSPC)
             return 2;
         printf("%s\n", st.text);
-        if (!Has(st.text, "8388608 bytes") || !Has(st.text, std::to_string(before.free_nbytes)) || !Has(st.text, at + "/f"))
+        if (!Has(st.text, "8388608 bytes") || !Has(st.text, std::to_string(before.free_nbytes)) ||
+            !Has(st.text, at + "/f"))
             return 3;
         if (fstat(file.f.fd, &sb) < 0 || sb.st_size != 0 || sb.st_blocks != 0)
             return 4;

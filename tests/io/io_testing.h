@@ -71,7 +71,8 @@ private:
     size_t nbytes_, shift_;
 };
 
-/* Every backend by itself, "io_uring_plain" as kernels before 6.1 run it, and fault with an empty script over threads. */
+/* Every backend by itself, "io_uring_plain" as kernels before 6.1 run it, and fault with an empty script over
+ * threads. */
 std::vector<std::string> BackendNames();
 /* The table behind such a name; NULL when it is not compiled in. */
 const zinf_io_ops *FindOps(const std::string &backend);

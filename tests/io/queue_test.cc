@@ -59,14 +59,14 @@ TEST_P(IoQueue, EveryLengthAddressAndOffsetReadsBack)
         File file(path, ZINF_FILE_CREATE, direct);
         ASSERT_EQ(file.rc, 0) << file.st.text;
         ASSERT_EQ(zinf_file_preallocate(&file.f, large + 100000, nullptr, nullptr, &file.st), 0) << file.st.text;
-        for (size_t nbytes : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4095}, size_t{4096}, size_t{4097},
-                              size_t{65536 + 7}, large})
+        for (size_t nbytes : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4095}, size_t{4096},
+                              size_t{4097}, size_t{65536 + 7}, large})
             for (size_t shift : {0, 8, 512})
                 for (uint64_t off : {0, 4096, 12345}) {
                     if (nbytes == large && (shift != 8 || off != 12345))
                         continue;
-                    SCOPED_TRACE(::testing::Message() << "direct " << direct << " nbytes " << nbytes << " shift " << shift
-                                                      << " off " << off);
+                    SCOPED_TRACE(::testing::Message() << "direct " << direct << " nbytes " << nbytes << " shift "
+                                                      << shift << " off " << off);
                     Buffer out(nbytes, shift), in(nbytes, 8 - shift % 16);
                     zinf_status st = {};
                     out.FillRandom(seed++);
@@ -231,7 +231,8 @@ TEST_P(IoQueue, ManyOpensLeaveNoDescriptorBehind)
     EXPECT_EQ(OpenDescriptors(), before);
 }
 
-/* The mover's way: sleep on the eventfd, drain it, reap without waiting. A lost wake-up shows as a poll that times out. */
+/* The mover's way: sleep on the eventfd, drain it, reap without waiting. A lost wake-up shows as a poll that times
+ * out. */
 TEST_P(IoQueue, EventFdWakesForEveryCompletion)
 {
     const size_t nr = 300, unit = 10000;
@@ -339,7 +340,10 @@ TEST_P(IoQueue, KernelErrorNamesOperationPathOffsetAndErrno)
     if (!OnDisk())
         GTEST_SKIP() << "mem never asks the kernel to write";
     std::string path = dir.file("f");
-    { File file(path, ZINF_FILE_CREATE); ASSERT_EQ(zinf_file_preallocate(&file.f, 65536, nullptr, nullptr, &file.st), 0); }
+    {
+        File file(path, ZINF_FILE_CREATE);
+        ASSERT_EQ(zinf_file_preallocate(&file.f, 65536, nullptr, nullptr, &file.st), 0);
+    }
     LogLines lines;
     zinf_io_queue_opts opts = Options(GetParam());
     opts.log = lines.log();
@@ -350,7 +354,8 @@ TEST_P(IoQueue, KernelErrorNamesOperationPathOffsetAndErrno)
 
     EXPECT_EQ(zinf_io_run(q.q, &file.f, ZINF_IO_WRITE, buf.data(), 4096, 8192, &st), -EBADF);
     EXPECT_EQ(st.rc, -EBADF);
-    EXPECT_NE(std::string(st.text).find("write of " + path + " at offset 8192 (4096 bytes)"), std::string::npos) << st.text;
+    EXPECT_NE(std::string(st.text).find("write of " + path + " at offset 8192 (4096 bytes)"), std::string::npos)
+        << st.text;
     EXPECT_NE(std::string(st.text).find("errno 9"), std::string::npos) << st.text;
     EXPECT_EQ(lines.Count(st.text), 1u);
     zinf_status again = {};

@@ -70,8 +70,8 @@ TEST_P(IoUringDenied, AutoFallsBackWithOneLine)
             printf("%s\n", l.c_str());
         if (lines.lines.size() != (zinf_io_ops_find("io_uring") ? 1u : 0u))
             return 2;
-        if (!lines.lines.empty() && (!lines.Count("io_uring refused") || !lines.Count("errno " + std::to_string(GetParam())) ||
-                                     !lines.Count("threads")))
+        if (!lines.lines.empty() && (!lines.Count("io_uring refused") ||
+                                     !lines.Count("errno " + std::to_string(GetParam())) || !lines.Count("threads")))
             return 3;
         return RoundTrip(q.q, dir.file("f"));
     });

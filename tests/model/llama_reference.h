@@ -1,5 +1,5 @@
-/* tests/model/llama_reference.h - a Llama decoder in double, written from its definition and not from zinf's layers: loss of a
- * batch as a function of the parameters. Gradients come from central differences. */
+/* tests/model/llama_reference.h - a Llama decoder in double, written from its definition and not from zinf's layers:
+ * loss of a batch as a function of the parameters. Gradients come from central differences. */
 #ifndef ZINF_TESTS_MODEL_LLAMA_REFERENCE_H_
 #define ZINF_TESTS_MODEL_LLAMA_REFERENCE_H_
 
@@ -19,7 +19,8 @@ class LlamaReference {
     explicit LlamaReference(const zinf_llama &m) : m_(m) {}
 
     /* Loss of every row; rows are batch x seq. */
-    Vec rows(const Params &p, const std::vector<int32_t> &tokens, const std::vector<int32_t> &targets, uint64_t seq) const
+    Vec rows(const Params &p, const std::vector<int32_t> &tokens, const std::vector<int32_t> &targets,
+             uint64_t seq) const
     {
         uint64_t n = tokens.size();
         Vec x(n * m_.hidden);
@@ -79,7 +80,8 @@ class LlamaReference {
                 for (uint64_t i = 0; i < d / 2; i++) {
                     double angle = (double)(r % seq) / std::pow(m_.rope_theta, 2.0 * (double)i / (double)d);
                     double &a = x[(r * heads + h) * d + i], &b = x[(r * heads + h) * d + i + d / 2];
-                    double re = a * std::cos(angle) - b * std::sin(angle), im = b * std::cos(angle) + a * std::sin(angle);
+                    double re = a * std::cos(angle) - b * std::sin(angle),
+                           im = b * std::cos(angle) + a * std::sin(angle);
                     a = re;
                     b = im;
                 }

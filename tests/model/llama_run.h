@@ -19,7 +19,8 @@
 #include "zinf/base/pool.h"
 #include "zinf/model/model.h"
 
-/* Exactly nbytes, at a page, filled with NaN patterns: AddressSanitizer sees a byte too far, a result sees a stale read. */
+/* Exactly nbytes, at a page, filled with NaN patterns: AddressSanitizer sees a byte too far, a result
+ * sees a stale read. */
 class Poisoned {
   public:
     explicit Poisoned(size_t nbytes) : nbytes_(nbytes)
@@ -116,7 +117,8 @@ class LlamaRun {
         call(b, m_->chain.head, m_->chain.nr_layers, false, 0, nullptr);
     }
 
-    /* forward must have run. beta goes to every layer; the embedding's gradient is added in double as the engine adds rows. */
+    /* forward must have run. beta goes to every layer; the embedding's gradient is added in double as
+     * the engine adds rows. */
     void backward(const Batch &b, float beta)
     {
         Buffer dx = buffer(x_[0]->nbytes());

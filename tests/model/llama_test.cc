@@ -1,4 +1,5 @@
-/* tests/model/llama_test.cc - the Llama chain on the CPU device against a model in double and its finite differences. */
+/* tests/model/llama_test.cc - the Llama chain on the CPU device against a model in double and its finite
+ * differences. */
 #include <cmath>
 #include <string>
 #include <vector>
@@ -23,12 +24,13 @@ zinf_model *open_model(const Shape &s)
     char text[1024];
     zinf_status st = {};
     zinf_model *m = nullptr;
-    int n = snprintf(text, sizeof(text),
-                     "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": %d, \"intermediate_size\": %d, "
-                     "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
-                     "\"vocab_size\": %d, \"tie_word_embeddings\": %s, \"initializer_range\": 0.3, \"rope_theta\": 100.0, "
-                     "\"rms_norm_eps\": 1e-3}",
-                     s.hidden, s.intermediate, s.layers, s.heads, s.kv_heads, s.head_dim, s.vocab, s.tied ? "true" : "false");
+    int n = snprintf(
+        text, sizeof(text),
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": %d, \"intermediate_size\": %d, "
+        "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+        "\"vocab_size\": %d, \"tie_word_embeddings\": %s, \"initializer_range\": 0.3, \"rope_theta\": 100.0, "
+        "\"rms_norm_eps\": 1e-3}",
+        s.hidden, s.intermediate, s.layers, s.heads, s.kv_heads, s.head_dim, s.vocab, s.tied ? "true" : "false");
 
     EXPECT_EQ(0, zinf_model_parse(text, (size_t)n, "test.json", s.seq, nullptr, &m, &st)) << st.text;
     return m;
@@ -161,7 +163,8 @@ TEST(Llama, ThreadsDoNotChangeABit)
     zinf_model_close(m);
 }
 
-/* A vocabulary that allows 64 rows of logits at a time: the loss and one directional derivative over all of the head. */
+/* A vocabulary that allows 64 rows of logits at a time: the loss and one directional derivative over all of the
+ * head. */
 TEST(Llama, HeadRunsInChunksOfRows)
 {
     const Shape s = { "", 4, 4, 1, 2, 1, 2, 17000, false, 1, 150 };
@@ -186,7 +189,8 @@ TEST(Llama, HeadRunsInChunksOfRows)
                 up[name][i] += h * step;
                 down[name][i] -= h * step;
             }
-            double want = (ref.total(up, b.tokens, b.targets, b.seq) - ref.total(down, b.tokens, b.targets, b.seq)) / (2 * h);
+            double want = (ref.total(up, b.tokens, b.targets, b.seq) - ref.total(down, b.tokens, b.targets, b.seq)) /
+                          (2 * h);
             EXPECT_NEAR(along, want, 1e-4 * std::sqrt(size)) << name;
         }
     }

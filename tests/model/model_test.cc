@@ -16,8 +16,9 @@
 
 namespace {
 
-const char *const kBase = "{\n\"architectures\": [\"LlamaForCausalLM\"],\n\"hidden_size\": 64,\n\"intermediate_size\": 128,\n"
-                          "\"num_hidden_layers\": 2,\n\"num_attention_heads\": 4,\n\"vocab_size\": 256";
+const char *const kBase =
+    "{\n\"architectures\": [\"LlamaForCausalLM\"],\n\"hidden_size\": 64,\n\"intermediate_size\": 128,\n"
+    "\"num_hidden_layers\": 2,\n\"num_attention_heads\": 4,\n\"vocab_size\": 256";
 
 /* The base config with more members on line 8. */
 std::string with(const std::string &more) { return std::string(kBase) + ",\n" + more + "\n}\n"; }
@@ -45,11 +46,15 @@ TEST(Model, NamesShapesAndOrderAreHuggingFaces)
     const zinf_layer &l = c.layers[1];
     ASSERT_EQ(9u, l.nr_params);
     const struct { const char *name; uint32_t nr_dims; uint64_t rows, cols; } want[] = {
-        { "model.layers.1.self_attn.q_proj.weight", 2, 64, 64 },  { "model.layers.1.self_attn.k_proj.weight", 2, 32, 64 },
-        { "model.layers.1.self_attn.v_proj.weight", 2, 32, 64 },  { "model.layers.1.self_attn.o_proj.weight", 2, 64, 64 },
-        { "model.layers.1.mlp.gate_proj.weight", 2, 128, 64 },    { "model.layers.1.mlp.up_proj.weight", 2, 128, 64 },
-        { "model.layers.1.mlp.down_proj.weight", 2, 64, 128 },    { "model.layers.1.input_layernorm.weight", 1, 64, 0 },
-        { "model.layers.1.post_attention_layernorm.weight", 1, 64, 0 },
+        {"model.layers.1.self_attn.q_proj.weight", 2, 64, 64},
+        {"model.layers.1.self_attn.k_proj.weight", 2, 32, 64},
+        {"model.layers.1.self_attn.v_proj.weight", 2, 32, 64},
+        {"model.layers.1.self_attn.o_proj.weight", 2, 64, 64},
+        {"model.layers.1.mlp.gate_proj.weight", 2, 128, 64},
+        {"model.layers.1.mlp.up_proj.weight", 2, 128, 64},
+        {"model.layers.1.mlp.down_proj.weight", 2, 64, 128},
+        {"model.layers.1.input_layernorm.weight", 1, 64, 0},
+        {"model.layers.1.post_attention_layernorm.weight", 1, 64, 0},
     };
     for (int i = 0; i < 9; i++) {
         EXPECT_STREQ(want[i].name, l.params[i].name);
@@ -79,10 +84,11 @@ TEST(Model, TiedHeadBeginsWithTheEmbedding)
 
 TEST(Model, OrdinaryKeysOfACheckpointAreAccepted)
 {
-    Opened o(with("\"bos_token_id\": 1, \"transformers_version\": \"4.40\", \"use_cache\": true, \"torch_dtype\": \"bfloat16\","
-                  "\"rope_scaling\": null, \"attention_bias\": false, \"mlp_bias\": false, \"attention_dropout\": 0.0,"
-                  "\"hidden_act\": \"silu\", \"pretraining_tp\": 1, \"rope_theta\": 5e5, \"model_type\": \"llama\","
-                  "\"max_position_embeddings\": 512, \"head_dim\": 32, \"some_new_key\": null"));
+    Opened o(with(
+        "\"bos_token_id\": 1, \"transformers_version\": \"4.40\", \"use_cache\": true, \"torch_dtype\": \"bfloat16\","
+        "\"rope_scaling\": null, \"attention_bias\": false, \"mlp_bias\": false, \"attention_dropout\": 0.0,"
+        "\"hidden_act\": \"silu\", \"pretraining_tp\": 1, \"rope_theta\": 5e5, \"model_type\": \"llama\","
+        "\"max_position_embeddings\": 512, \"head_dim\": 32, \"some_new_key\": null"));
     ASSERT_EQ(0, o.rc) << o.st.text;
     EXPECT_EQ(ZINF_BF16, o.m->dtype);
     EXPECT_EQ(512u, o.m->seq);

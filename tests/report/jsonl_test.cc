@@ -208,7 +208,8 @@ TEST_F(Log, AppendsOrBeginsAnew)
 TEST_F(Log, ARunThatDidNotFinishHasNoSummary)
 {
     zinf_run_summary got;
-    std::ofstream(path_) << "{\"event\":\"eval\",\"step\":1}\n{\"event\":\"step\",\"note\":\"{\\\"event\\\":\\\"end\\\"\"}\n";
+    std::ofstream(path_)
+        << "{\"event\":\"eval\",\"step\":1}\n{\"event\":\"step\",\"note\":\"{\\\"event\\\":\\\"end\\\"\"}\n";
     EXPECT_EQ(-ENOENT, zinf_jsonl_summary(path_.c_str(), &got, &st_));
     EXPECT_NE(nullptr, strstr(st_.text, "did not finish")) << st_.text;
     zinf_status none = {}, cut = {};

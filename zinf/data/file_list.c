@@ -1,5 +1,5 @@
-/* zinf/data/file_list.c - walks a folder once, then answers reads with pread: never a mapping, so that a file that shrinks
- * underneath is an error line and not a signal. */
+/* zinf/data/file_list.c - walks a folder once, then answers reads with pread: never a mapping, so that a file that
+ * shrinks underneath is an error line and not a signal. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -195,9 +195,10 @@ int zinf_file_list_open(const char *path, struct zinf_file_list *out, struct zin
     if (!rc)
         rc = settle(out, st);
     if (!rc && !out->nbytes)
-        rc = zinf_fail(st, -EINVAL, "data %s: no text in it (left out: %llu hidden, %llu binary, %llu links, %llu empty)", path,
-                       (unsigned long long)out->nr_hidden, (unsigned long long)out->nr_binary,
-                       (unsigned long long)out->nr_links, (unsigned long long)(out->nr_empty + (S_ISREG(info.st_mode) ? 1 : 0)));
+        rc = zinf_fail(
+            st, -EINVAL, "data %s: no text in it (left out: %llu hidden, %llu binary, %llu links, %llu empty)", path,
+            (unsigned long long)out->nr_hidden, (unsigned long long)out->nr_binary, (unsigned long long)out->nr_links,
+            (unsigned long long)(out->nr_empty + (S_ISREG(info.st_mode) ? 1 : 0)));
     if (rc)
         zinf_file_list_close(out);
     return rc;
@@ -245,7 +246,8 @@ static int read_file(const struct zinf_file_entry *f, uint64_t at, void *out, si
     return rc;
 }
 
-int zinf_file_list_read(const struct zinf_file_list *l, uint64_t off_bytes, void *out, size_t nbytes, struct zinf_status *st)
+int zinf_file_list_read(const struct zinf_file_list *l, uint64_t off_bytes, void *out, size_t nbytes,
+                        struct zinf_status *st)
 {
     uint64_t end;
 

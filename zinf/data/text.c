@@ -64,14 +64,15 @@ static int fetch(void *ctx, enum zinf_split split, uint64_t index, int32_t *toke
 static void tell_left_out(const struct zinf_log *log, const char *path, const struct zinf_file_list *l)
 {
     if (l->nr_hidden || l->nr_binary || l->nr_links || l->nr_special)
-        zinf_log(log, ZINF_LOG_INFO, "data %s: %llu files; left out: %llu hidden, %llu binary, %llu links, %llu special", path,
+        zinf_log(log, ZINF_LOG_INFO,
+                 "data %s: %llu files; left out: %llu hidden, %llu binary, %llu links, %llu special", path,
                  (unsigned long long)l->nr_files, (unsigned long long)l->nr_hidden, (unsigned long long)l->nr_binary,
                  (unsigned long long)l->nr_links, (unsigned long long)l->nr_special);
 }
 
 /* Windows in l; at least `least`, or an error that says how many bytes that takes. */
-static int count_windows(const struct zinf_text_opts *o, const char *path, const struct zinf_file_list *l, uint64_t least,
-                         uint64_t *out, struct zinf_status *st)
+static int count_windows(const struct zinf_text_opts *o, const char *path, const struct zinf_file_list *l,
+                         uint64_t least, uint64_t *out, struct zinf_status *st)
 {
     *out = (l->nbytes - 1) / o->seq;
     if (*out >= least)

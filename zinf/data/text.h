@@ -1,10 +1,10 @@
-/* zinf/data/text.h - text as bytes: a token is a byte, a sample a window of seq bytes, its targets the bytes one further.
+/* zinf/data/text.h - text as bytes: a token is a byte, a sample a window of seq bytes, its targets one byte further.
  *
  *   stream   |---- window 0 ----|---- window 1 ----| ... |-- window n-1 --|+1 byte| rest dropped
  *             training: the first 90 %, in a new seeded order every epoch    held out: the last 10 %, in order
  *
- * With eval_data all of data trains and all of eval_data is evaluated. Sample i is a pure function of the files, seed and i.
- * RAM: one entry per file. Threads: fetch may be called from any thread. */
+ * With eval_data all of data trains and all of eval_data is evaluated. Sample i is a pure function of the files, seed
+ * and i. RAM: one entry per file. Threads: fetch may be called from any thread. */
 #ifndef ZINF_DATA_TEXT_H_
 #define ZINF_DATA_TEXT_H_
 
@@ -29,8 +29,8 @@ struct zinf_text_opts {
     const struct zinf_log *log;      /* what was left out is told here; NULL = silent */
 };
 
-/* Returns 0, -EINVAL (too short: the line says how many bytes are needed; vocab below 256), -ENOENT, -ENOMEM, or what reading
- * said; on failure *out is NULL. */
+/* Returns 0, -EINVAL (too short: the line says how many bytes are needed; vocab below 256), -ENOENT, -ENOMEM, or what
+ * reading said; on failure *out is NULL. */
 int  zinf_text_open(const struct zinf_text_opts *opts, struct zinf_text **out, struct zinf_status *st);
 /* The source, valid until close. fetch returns 0, -EINVAL (no such sample), or -EIO when a file changed its size. */
 const struct zinf_source *zinf_text_source(const struct zinf_text *t);

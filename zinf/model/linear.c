@@ -1,8 +1,8 @@
 /* zinf/model/linear.c - the three products of a linear map on the device's gemm. */
 #include "zinf/model/linear.h"
 
-int zinf_linear_forward(const struct zinf_call *c, const struct zinf_linear *lin, float *y, const float *x, uint64_t rows,
-                        float beta)
+int zinf_linear_forward(const struct zinf_call *c, const struct zinf_linear *lin, float *y, const float *x,
+                        uint64_t rows, float beta)
 {
     const struct zinf_gemm g = {
         .trans_b = true,

@@ -1,4 +1,5 @@
-/* zinf/model/linear.h - a weight [out, in] as Hugging Face stores it, applied to fp32 rows: three products, packed rows. */
+/* zinf/model/linear.h - a weight [out, in] as Hugging Face stores it, applied to fp32 rows: three
+ * products, packed rows. */
 #ifndef ZINF_MODEL_LINEAR_H_
 #define ZINF_MODEL_LINEAR_H_
 
@@ -14,8 +15,8 @@ extern "C" {
 struct zinf_linear { const void *w; float *dw; uint64_t nr_out, nr_in; };
 
 /* y[rows, out] = beta * y + x[rows, in] w^T */
-int zinf_linear_forward(const struct zinf_call *c, const struct zinf_linear *lin, float *y, const float *x, uint64_t rows,
-                        float beta);
+int zinf_linear_forward(const struct zinf_call *c, const struct zinf_linear *lin, float *y, const float *x,
+                        uint64_t rows, float beta);
 /* dx[rows, in] = beta * dx + dy[rows, out] w */
 int zinf_linear_backward_x(const struct zinf_call *c, const struct zinf_linear *lin, float *dx, const float *dy,
                            uint64_t rows, float beta);

@@ -1,10 +1,11 @@
 /* zinf/model/llama.h - what a Llama-style decoder is made of: its sizes, its layer and its head.
  *
- *   layer: x -> rmsnorm -> q, k, v -> rope -> causal attention -> o -> + -> rmsnorm -> silu(gate) * up -> down -> + -> y
+ *   layer: x -> rmsnorm -> q, k, v -> rope -> causal attention -> o -> + -> rmsnorm
+ *          -> silu(gate) * up -> down -> + -> y
  *   head:  x -> rmsnorm -> logits -> cross-entropy
  *
- * Inside a layer everything is fp32; the boundaries x, y, dx are in the run's dtype and rounded once. Parameters have the
- * names, shapes ([out, in]) and order of a Hugging Face checkpoint. */
+ * Inside a layer everything is fp32; the boundaries x, y, dx are in the run's dtype and rounded once. Parameters have
+ * the names, shapes ([out, in]) and order of a Hugging Face checkpoint. */
 #ifndef ZINF_MODEL_LLAMA_H_
 #define ZINF_MODEL_LLAMA_H_
 

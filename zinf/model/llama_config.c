@@ -1,6 +1,7 @@
 /* zinf/model/llama_config.c - the keys of a Llama config.json: read, held to what is built, or known to change nothing.
  *
- * A key in none of the three lists is an error: it may change the maths, and a run that ignores it would be silently wrong. */
+ * A key in none of the three lists is an error: it may change the maths, and a run that ignores it would
+ * be silently wrong. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -22,27 +23,28 @@ struct reader {
 
 /* Keys read below. */
 static const char *const read_keys[] = {
-    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "head_dim", "vocab_size", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings",
-    "tie_word_embeddings", "hidden_act", "attention_bias", "mlp_bias", "initializer_range", "torch_dtype", "dtype",
-    "attention_dropout", "model_type", "pretraining_tp", "partial_rotary_factor", "sliding_window", "use_sliding_window",
-    "quantization_config", "is_encoder_decoder", "add_cross_attention", "hidden_dropout", "embd_pdrop", "resid_pdrop",
-    "attn_pdrop",
+    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "vocab_size", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters",
+    "max_position_embeddings", "tie_word_embeddings", "hidden_act", "attention_bias", "mlp_bias", "initializer_range",
+    "torch_dtype", "dtype", "attention_dropout", "model_type", "pretraining_tp", "partial_rotary_factor",
+    "sliding_window", "use_sliding_window", "quantization_config", "is_encoder_decoder", "add_cross_attention",
+    "hidden_dropout", "embd_pdrop", "resid_pdrop", "attn_pdrop",
 };
 
 /* Keys about tokens, generation, bookkeeping and outputs: no number in training depends on them. */
 static const char *const harmless_keys[] = {
     "_name_or_path", "_attn_implementation_autoset", "_flash_attn_2_enabled", "transformers_version", "use_cache",
-    "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id", "decoder_start_token_id",
-    "bos_token", "eos_token", "pad_token", "return_dict", "output_hidden_states", "output_attentions", "torchscript",
-    "id2label", "label2id", "num_labels", "problem_type", "task_specific_params", "finetuning_task", "tokenizer_class",
-    "prefix", "auto_map", "generation_config", "gradient_checkpointing", "is_decoder", "is_llama_config",
-    "tie_encoder_decoder", "cross_attention_hidden_size", "pruned_heads", "chunk_size_feed_forward", "max_length", "min_length",
-    "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p",
-    "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
-    "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
-    "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
-    "begin_suppress_tokens", "use_bfloat16", "tf_legacy_loss", "unsloth_version", "unsloth_fixed", "model_name",
+    "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id",
+    "decoder_start_token_id", "bos_token", "eos_token", "pad_token", "return_dict", "output_hidden_states",
+    "output_attentions", "torchscript", "id2label", "label2id", "num_labels", "problem_type", "task_specific_params",
+    "finetuning_task", "tokenizer_class", "prefix", "auto_map", "generation_config", "gradient_checkpointing",
+    "is_decoder", "is_llama_config", "tie_encoder_decoder", "cross_attention_hidden_size", "pruned_heads",
+    "chunk_size_feed_forward", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
+    "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+    "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
+    "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
+    "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens", "use_bfloat16", "tf_legacy_loss",
+    "unsloth_version", "unsloth_fixed", "model_name",
 };
 
 static bool among(const char *const *names, size_t nr, const char *key)
@@ -80,13 +82,14 @@ static int get_size(const struct reader *r, const char *key, int64_t max, uint64
     if (v->type != ZINF_JSON_NUMBER)
         return fail_type(r, v, "a whole number");
     if (!v->is_integer || v->integer < 1 || v->integer > max)
-        return zinf_fail(r->st, -EINVAL, "%s:%u: %s is %g; it must be a whole number from 1 to %lld", r->name, v->line, key,
-                         v->number, (long long)max);
+        return zinf_fail(r->st, -EINVAL, "%s:%u: %s is %g; it must be a whole number from 1 to %lld", r->name, v->line,
+                         key, v->number, (long long)max);
     *out = (uint64_t)v->integer;
     return 0;
 }
 
-static int get_positive(const struct reader *r, const struct zinf_json *from, const char *key, double fallback, double *out)
+static int get_positive(const struct reader *r, const struct zinf_json *from, const char *key, double fallback,
+                        double *out)
 {
     const struct zinf_json *v = zinf_json_get(from, key);
 
@@ -117,11 +120,12 @@ static int get_bool(const struct reader *r, const char *key, bool *out)
 /* Keys that may be there only with the one value that is built: false, 0 or null for `off`, the text otherwise. */
 struct held { const char *key; const char *text; double number; };
 static const struct held held_keys[] = {
-    { "attention_bias", NULL, 0 }, { "mlp_bias", NULL, 0 }, { "attention_dropout", NULL, 0 }, { "hidden_dropout", NULL, 0 },
-    { "embd_pdrop", NULL, 0 }, { "resid_pdrop", NULL, 0 }, { "attn_pdrop", NULL, 0 }, { "is_encoder_decoder", NULL, 0 },
-    { "add_cross_attention", NULL, 0 }, { "use_sliding_window", NULL, 0 }, { "sliding_window", NULL, 0 },
-    { "rope_scaling", NULL, 0 }, { "quantization_config", NULL, 0 }, { "pretraining_tp", NULL, 1 },
-    { "partial_rotary_factor", NULL, 1 }, { "hidden_act", "silu", 0 }, { "model_type", "llama", 0 },
+    { "attention_bias", NULL, 0 },      { "mlp_bias", NULL, 0 },           { "attention_dropout", NULL, 0 },
+    { "hidden_dropout", NULL, 0 },      { "embd_pdrop", NULL, 0 },         { "resid_pdrop", NULL, 0 },
+    { "attn_pdrop", NULL, 0 },          { "is_encoder_decoder", NULL, 0 }, { "add_cross_attention", NULL, 0 },
+    { "use_sliding_window", NULL, 0 },  { "sliding_window", NULL, 0 },     { "rope_scaling", NULL, 0 },
+    { "quantization_config", NULL, 0 }, { "pretraining_tp", NULL, 1 },     { "partial_rotary_factor", NULL, 1 },
+    { "hidden_act", "silu", 0 },        { "model_type", "llama", 0 },
 };
 
 static int check_held(const struct reader *r, const struct held *h)
@@ -139,11 +143,14 @@ static int check_held(const struct reader *r, const struct held *h)
     if (ok)
         return 0;
     if (h->text)
-        return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be \"%s\": nothing else is built", r->name, v->line, h->key, h->text);
+        return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be \"%s\": nothing else is built", r->name, v->line, h->key,
+                         h->text);
     if (h->number == 0)
-        return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be off (null, false or 0): it would change the model and is not built",
+        return zinf_fail(r->st, -EINVAL,
+                         "%s:%u: %s must be off (null, false or 0): it would change the model and is not built",
                          r->name, v->line, h->key);
-    return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be %g: nothing else is built", r->name, v->line, h->key, h->number);
+    return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be %g: nothing else is built", r->name, v->line, h->key,
+                     h->number);
 }
 
 static int check_keys(const struct reader *r, const struct zinf_log *log)
@@ -156,14 +163,16 @@ static int check_keys(const struct reader *r, const struct zinf_log *log)
             continue;
         near = zinf_nearest(v->key, read_keys, (uint32_t)NR(read_keys));
         if (v->type == ZINF_JSON_NULL && !near) {
-            zinf_log(log, ZINF_LOG_INFO, "%s:%u: key %s is not known; it is null and ignored", r->name, v->key_line, v->key);
+            zinf_log(log, ZINF_LOG_INFO, "%s:%u: key %s is not known; it is null and ignored", r->name, v->key_line,
+                     v->key);
             continue;
         }
         if (near)
-            return zinf_fail(r->st, -EINVAL, "%s:%u: key %s is not known; did you mean %s?", r->name, v->key_line, v->key,
-                             near);
-        return zinf_fail(r->st, -EINVAL, "%s:%u: key %s is not known and may change the model; remove it if it does not",
-                         r->name, v->key_line, v->key);
+            return zinf_fail(r->st, -EINVAL, "%s:%u: key %s is not known; did you mean %s?", r->name, v->key_line,
+                             v->key, near);
+        return zinf_fail(r->st, -EINVAL,
+                         "%s:%u: key %s is not known and may change the model; remove it if it does not", r->name,
+                         v->key_line, v->key);
     }
     return 0;
 }
@@ -178,8 +187,8 @@ static int check_architecture(const struct reader *r)
     name = v->type == ZINF_JSON_ARRAY && v->nr_items == 1 ? &v->items[0] : NULL;
     if (name && name->type == ZINF_JSON_STRING && !strcmp(name->string, "LlamaForCausalLM"))
         return 0;
-    return zinf_fail(r->st, -EINVAL, "%s:%u: architecture %s is not built; it must be [\"LlamaForCausalLM\"]", r->name, v->line,
-                     name && name->type == ZINF_JSON_STRING ? name->string : "list");
+    return zinf_fail(r->st, -EINVAL, "%s:%u: architecture %s is not built; it must be [\"LlamaForCausalLM\"]", r->name,
+                     v->line, name && name->type == ZINF_JSON_STRING ? name->string : "list");
 }
 
 static int get_dtype(const struct reader *r, enum zinf_dtype *out)
@@ -199,7 +208,8 @@ static int get_dtype(const struct reader *r, enum zinf_dtype *out)
             *out = names[i].dtype;
             return 0;
         }
-    return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be \"float32\", \"bfloat16\" or \"float16\"", r->name, v->line, v->key);
+    return zinf_fail(r->st, -EINVAL, "%s:%u: %s must be \"float32\", \"bfloat16\" or \"float16\"", r->name, v->line,
+                     v->key);
 }
 
 /* rope_theta, or rope_parameters {"rope_type": "default", "rope_theta": ...} as newer files have it. */
@@ -220,8 +230,9 @@ static int get_rope(const struct reader *r, double *theta)
             continue;
         if (!type && (!strcmp(v->key, "rope_theta") || v->type == ZINF_JSON_NULL))
             continue;
-        return zinf_fail(r->st, -EINVAL, "%s:%u: rope_parameters.%s: only rope_type \"default\" with a rope_theta is built",
-                         r->name, v->line, v->key);
+        return zinf_fail(r->st, -EINVAL,
+                         "%s:%u: rope_parameters.%s: only rope_type \"default\" with a rope_theta is built", r->name,
+                         v->line, v->key);
     }
     return get_positive(r, p, "rope_theta", *theta, theta);
 }
@@ -253,17 +264,17 @@ static int get_sizes(const struct reader *r, struct zinf_llama *m)
         return zinf_fail(r->st, -EINVAL, "%s: hidden_size %llu is not a multiple of num_attention_heads %llu", r->name,
                          (unsigned long long)m->hidden, (unsigned long long)m->nr_heads);
     if (m->nr_heads % m->nr_kv_heads)
-        return zinf_fail(r->st, -EINVAL, "%s: num_attention_heads %llu is not a multiple of num_key_value_heads %llu", r->name,
-                         (unsigned long long)m->nr_heads, (unsigned long long)m->nr_kv_heads);
+        return zinf_fail(r->st, -EINVAL, "%s: num_attention_heads %llu is not a multiple of num_key_value_heads %llu",
+                         r->name, (unsigned long long)m->nr_heads, (unsigned long long)m->nr_kv_heads);
     if (m->head_dim > HEAD_DIM_MAX)
-        return zinf_fail(r->st, -EINVAL, "%s: a head has %llu elements; the most is %d: raise num_attention_heads", r->name,
-                         (unsigned long long)m->head_dim, HEAD_DIM_MAX);
+        return zinf_fail(r->st, -EINVAL, "%s: a head has %llu elements; the most is %d: raise num_attention_heads",
+                         r->name, (unsigned long long)m->head_dim, HEAD_DIM_MAX);
     if (m->nr_heads * m->head_dim > SIZE_MAX_ELEMS)
         return zinf_fail(r->st, -EINVAL, "%s: num_attention_heads %llu x head_dim %llu is above %lld", r->name,
                          (unsigned long long)m->nr_heads, (unsigned long long)m->head_dim, SIZE_MAX_ELEMS);
     if (m->head_dim % 2)
-        return zinf_fail(r->st, -EINVAL, "%s: head_dim %llu is odd; rotary positions turn pairs, so it must be even", r->name,
-                         (unsigned long long)m->head_dim);
+        return zinf_fail(r->st, -EINVAL, "%s: head_dim %llu is odd; rotary positions turn pairs, so it must be even",
+                         r->name, (unsigned long long)m->head_dim);
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* zinf/model/llama_config.h - reads a Hugging Face LlamaForCausalLM configuration into struct zinf_llama, or says what in it
- * this program cannot do. */
+/* zinf/model/llama_config.h - reads a Hugging Face LlamaForCausalLM configuration into struct zinf_llama, or says what
+ * in it this program cannot do. */
 #ifndef ZINF_MODEL_LLAMA_CONFIG_H_
 #define ZINF_MODEL_LLAMA_CONFIG_H_
 

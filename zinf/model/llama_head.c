@@ -1,8 +1,8 @@
 /* zinf/model/llama_head.c - norm, logits and loss of a chunk of rows at a time, forward or backward.
  *
- * Scratch per row of a chunk: the vocabulary's logits (then their gradient) and three times the width. A chunk holds about
- * 1 Mi logits, but at least 64 rows, since every chunk reads and writes the head's whole gradient once. The chunk is a
- * function of shapes only (the numeric plan). */
+ * Scratch per row of a chunk: the vocabulary's logits (then their gradient) and three times the width. A chunk holds
+ * about 1 Mi logits, but at least 64 rows, since every chunk reads and writes the head's whole gradient once. The chunk
+ * is a function of shapes only (the numeric plan). */
 #include "zinf/base/align.h"
 #include "zinf/model/linear.h"
 #include "zinf/model/llama_head.h"
@@ -64,8 +64,8 @@ static struct zinf_linear projection(const struct zinf_llama *m, const struct zi
 }
 
 /* Loss of the chunk's rows; with want_grad, logits becomes their gradient. Leaves x, n, rstd. */
-static int chunk_loss(const struct zinf_llama *m, const struct zinf_call *c, const struct scratch *s, const struct chunk *k,
-                      bool want_grad)
+static int chunk_loss(const struct zinf_llama *m, const struct zinf_call *c, const struct scratch *s,
+                      const struct chunk *k, bool want_grad)
 {
     const struct zinf_linear lin = projection(m, c);
     const struct zinf_cross_entropy ce = {
@@ -75,8 +75,8 @@ static int chunk_loss(const struct zinf_llama *m, const struct zinf_call *c, con
     int rc = c->ops->cast(c->stream, s->x, ZINF_F32, k->x, c->dtype, k->rows * m->hidden);
 
     if (!rc)
-        rc = c->ops->rmsnorm_forward(c->stream, s->n, s->rstd, s->x, c->params[norm_param(m)], c->dtype, k->rows, m->hidden,
-                                     m->eps);
+        rc = c->ops->rmsnorm_forward(c->stream, s->n, s->rstd, s->x, c->params[norm_param(m)], c->dtype, k->rows,
+                                     m->hidden, m->eps);
     if (!rc)
         rc = zinf_linear_forward(c, &lin, s->logits, s->n, k->rows, 0);
     if (!rc)

@@ -9,9 +9,10 @@
  *   k v    K
  *   s          dk and dv (2 K), or gate, up and hidden (3 I) of a chunk of rows, or the partial sums of a norm
  *
- * That is 9 H with as many kv heads as heads: the feed-forward part runs in chunks of rows that fit where dk and dv will lie.
- * Sequences do not meet inside a layer, so a micro-batch of many runs in groups of them and only one group has scratch. Groups
- * and chunks are functions of shapes only, since they fix the order of additions (the numeric plan). */
+ * That is 9 H with as many kv heads as heads: the feed-forward part runs in chunks of rows that fit
+ * where dk and dv will lie. Sequences do not meet inside a layer, so a micro-batch of many runs in
+ * groups of them and only one group has scratch. Groups and chunks are functions of shapes only, since
+ * they fix the order of additions (the numeric plan). */
 #include <math.h>
 
 #include "zinf/base/align.h"
@@ -132,8 +133,8 @@ static int norm_backward(const struct zinf_llama *m, const struct zinf_call *c, 
 
 static int rope(const struct zinf_llama *m, const struct zinf_call *c, float *q, float *k, float sin_sign)
 {
-    int rc = c->ops->rope(c->stream, q, c->rows, c->seq, m->nr_heads, m->head_dim, m->nr_heads * m->head_dim, c->constants,
-                          sin_sign);
+    int rc = c->ops->rope(c->stream, q, c->rows, c->seq, m->nr_heads, m->head_dim, m->nr_heads * m->head_dim,
+                          c->constants, sin_sign);
 
     if (rc)
         return rc;
@@ -144,7 +145,8 @@ static int rope(const struct zinf_llama *m, const struct zinf_call *c, float *q,
 static struct zinf_attention attention(const struct zinf_llama *m, const struct zinf_call *c, const struct scratch *s)
 {
     return (struct zinf_attention){
-        .batch = c->batch, .seq = c->seq, .nr_heads = m->nr_heads, .nr_kv_heads = m->nr_kv_heads, .head_dim = m->head_dim,
+        .batch = c->batch, .seq = c->seq,
+        .nr_heads = m->nr_heads, .nr_kv_heads = m->nr_kv_heads, .head_dim = m->head_dim,
         .scale = (float)(1.0 / sqrt((double)m->head_dim)),
         .q = s->q, .k = s->k, .v = s->v, .q_stride = s->q_dim, .kv_stride = s->kv_dim,
         .o = s->o, .o_stride = s->q_dim, .lse = s->lse,
@@ -187,7 +189,8 @@ static struct mlp mlp_at(const struct zinf_llama *m, const struct scratch *s, ui
                          .up = s->s + each, .hidden = s->s + 2 * each, .n = s->n + first * m->hidden };
 }
 
-static int mlp_hidden(const struct zinf_llama *m, const struct zinf_call *c, const struct scratch *s, const struct mlp *p)
+static int mlp_hidden(const struct zinf_llama *m, const struct zinf_call *c, const struct scratch *s,
+                      const struct mlp *p)
 {
     int rc = zinf_linear_forward(c, &s->w[ZINF_LLAMA_GATE], p->gate, p->n, p->rows, 0);
 
@@ -242,7 +245,8 @@ static int backward_mlp_chunk(const struct zinf_llama *m, const struct zinf_call
     return rc;
 }
 
-/* d is the gradient of x + attention(x); a, n are free; q, k, v, o, lse are from the forward. Leaves dq in n, dk and dv in s. */
+/* d is the gradient of x + attention(x); a, n are free; q, k, v, o, lse are from the forward. Leaves dq
+ * in n, dk and dv in s. */
 static int backward_attention(const struct zinf_llama *m, const struct zinf_call *c, const struct scratch *s, float *dk,
                               float *dv)
 {
@@ -262,8 +266,8 @@ static int backward_attention(const struct zinf_llama *m, const struct zinf_call
     return rc;
 }
 
-/* From dq (n), dk, dv: weight gradients, then through the input norm into d. q is dead: its buffer takes the norm's output,
- * then, once the weight gradients have read that, the gradient of it. */
+/* From dq (n), dk, dv: weight gradients, then through the input norm into d. q is dead: its buffer takes the norm's
+ * output, then, once the weight gradients have read that, the gradient of it. */
 static int backward_inputs(const struct zinf_llama *m, const struct zinf_call *c, struct scratch *s, const float *dk,
                            const float *dv)
 {

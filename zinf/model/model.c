@@ -42,8 +42,10 @@ static void build_layer(struct zinf_model *m, uint32_t layer, uint32_t first)
     const struct zinf_llama *l = &m->llama;
     uint64_t q = l->nr_heads * l->head_dim, kv = l->nr_kv_heads * l->head_dim;
     const struct { const char *name; uint64_t rows, cols; } parts[ZINF_LLAMA_NR_PARAMS] = {
-        [ZINF_LLAMA_Q] = { "self_attn.q_proj", q, l->hidden },      [ZINF_LLAMA_K] = { "self_attn.k_proj", kv, l->hidden },
-        [ZINF_LLAMA_V] = { "self_attn.v_proj", kv, l->hidden },     [ZINF_LLAMA_O] = { "self_attn.o_proj", l->hidden, q },
+        [ZINF_LLAMA_Q] = { "self_attn.q_proj", q, l->hidden },
+        [ZINF_LLAMA_K] = { "self_attn.k_proj", kv, l->hidden },
+        [ZINF_LLAMA_V] = { "self_attn.v_proj", kv, l->hidden },
+        [ZINF_LLAMA_O] = { "self_attn.o_proj", l->hidden, q },
         [ZINF_LLAMA_GATE] = { "mlp.gate_proj", l->intermediate, l->hidden },
         [ZINF_LLAMA_UP] = { "mlp.up_proj", l->intermediate, l->hidden },
         [ZINF_LLAMA_DOWN] = { "mlp.down_proj", l->hidden, l->intermediate },
@@ -66,7 +68,8 @@ static void build_layer(struct zinf_model *m, uint32_t layer, uint32_t first)
     };
 }
 
-/* Parameters: the embedding, the layers in order, then the head's two; tied, the head's first is the embedding once more. */
+/* Parameters: the embedding, the layers in order, then the head's two; tied, the head's first is the
+ * embedding once more. */
 static int build_chain(struct zinf_model *m)
 {
     const struct zinf_llama *l = &m->llama;
@@ -99,7 +102,8 @@ static int build_chain(struct zinf_model *m)
     return 0;
 }
 
-/* 6 per parameter that is multiplied (an untied embedding is only looked up), 12 x width x positions per layer of attention. */
+/* 6 per parameter that is multiplied (an untied embedding is only looked up), 12 x width x positions per
+ * layer of attention. */
 static void count_flops(struct zinf_model *m)
 {
     const struct zinf_llama *l = &m->llama;
@@ -113,8 +117,8 @@ static int choose_seq(struct zinf_model *m, uint32_t seq, const char *name, stru
     m->max_positions = m->llama.max_positions;
     m->seq = seq ? seq : (uint32_t)zinf_min_u64(DEFAULT_SEQ, m->max_positions);
     if (m->seq > m->max_positions)
-        return zinf_fail(st, -EINVAL, "sequence length %u is above max_position_embeddings %u of %s; lower --seq-len", seq,
-                         m->max_positions, name);
+        return zinf_fail(st, -EINVAL, "sequence length %u is above max_position_embeddings %u of %s; lower --seq-len",
+                         seq, m->max_positions, name);
     return 0;
 }
 
@@ -175,7 +179,8 @@ static int read_text(const char *path, char **out, size_t *nbytes, struct zinf_s
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            rc = zinf_fail(st, n ? -errno : -EIO, "model config %s: %s", path, n ? strerror(errno) : "it shrank while read");
+            rc = zinf_fail(st, n ? -errno : -EIO, "model config %s: %s", path,
+                           n ? strerror(errno) : "it shrank while read");
         else
             got += (size_t)n;
     }

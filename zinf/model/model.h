@@ -1,9 +1,9 @@
 /* zinf/model/model.h - a Hugging Face config.json becomes a chain of layers.
  *
- *   zinf_model_open("folder or config.json", seq, log, &m, &st);   m->chain -> the engine;   m->config_text -> the export
+ *   zinf_model_open("folder or config.json", seq, log, &m, &st);   m->chain: the engine;   m->config_text: the export
  *
- * Nothing here holds weights: a model is names, shapes and functions. A config value that would change the maths and is not
- * built is an error with its line; so is a key nobody knows.
+ * Nothing here holds weights: a model is names, shapes and functions. A config value that would change the maths and is
+ * not built is an error with its line; so is a key nobody knows.
  * Threads: a model is immutable once open. */
 #ifndef ZINF_MODEL_MODEL_H_
 #define ZINF_MODEL_MODEL_H_
@@ -35,8 +35,8 @@ struct zinf_model {
     char    *names;
 };
 
-/* path: a folder that holds config.json, or that file. seq 0 = min(1024, the model's maximum). *out must be closed; on failure
- * it is NULL. Returns 0, -EINVAL (what the config says), -ENOENT, -ENOMEM, or what reading said. */
+/* path: a folder that holds config.json, or that file. seq 0 = min(1024, the model's maximum). *out must be closed; on
+ * failure it is NULL. Returns 0, -EINVAL (what the config says), -ENOENT, -ENOMEM, or what reading said. */
 int  zinf_model_open(const char *path, uint32_t seq, const struct zinf_log *log, struct zinf_model **out,
                      struct zinf_status *st);
 /* The same from text; name is for messages. */

@@ -84,7 +84,8 @@ static void put_tiers(struct zinf_json_out *o, const char *key, const uint64_t *
 
 static bool moves_bytes(int lane)
 {
-    return lane == ZINF_LANE_NVME_READ || lane == ZINF_LANE_NVME_WRITE || lane == ZINF_LANE_H2D || lane == ZINF_LANE_D2H;
+    return lane == ZINF_LANE_NVME_READ || lane == ZINF_LANE_NVME_WRITE || lane == ZINF_LANE_H2D ||
+           lane == ZINF_LANE_D2H;
 }
 
 static void put_lanes(struct zinf_json_out *o, const struct zinf_step *s)
@@ -101,7 +102,8 @@ static void put_lanes(struct zinf_json_out *o, const struct zinf_step *s)
     zinf_json_close_object(o);
 }
 
-int zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struct zinf_run_info *info, struct zinf_status *st)
+int zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struct zinf_run_info *info,
+                    struct zinf_status *st)
 {
     struct zinf_json_out *o = begin(j, "step");
 

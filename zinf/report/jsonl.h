@@ -1,4 +1,5 @@
-/* zinf/report/jsonl.h - the log of a run: one JSON object per line, per step, evaluation and end; and reading it back. */
+/* zinf/report/jsonl.h - the log of a run: one JSON object per line, per step, evaluation and end; and reading it
+ * back. */
 #ifndef ZINF_REPORT_JSONL_H_
 #define ZINF_REPORT_JSONL_H_
 
@@ -27,11 +28,12 @@ struct zinf_run_summary {
 };
 
 struct zinf_jsonl;
-/* append = go on after what is there (a resumed run), else the file starts empty. Each line is written with one write(2).
- * Returns 0 or -errno with a line. */
+/* append = go on after what is there (a resumed run), else the file starts empty. Each line is written with one
+ * write(2). Returns 0 or -errno with a line. */
 int  zinf_jsonl_open(const char *path, bool append, struct zinf_jsonl **out, struct zinf_status *st);
 /* {"event":"step", ...} with the keys of DESIGN section 13 that exist so far. */
-int  zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struct zinf_run_info *info, struct zinf_status *st);
+int zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struct zinf_run_info *info,
+                    struct zinf_status *st);
 int  zinf_jsonl_eval(struct zinf_jsonl *j, uint64_t step, double loss, uint64_t tokens, struct zinf_status *st);
 /* {"event":"resume","step":N}: steps after N that stand before this line were repeated. */
 int  zinf_jsonl_resume(struct zinf_jsonl *j, uint64_t step, struct zinf_status *st);

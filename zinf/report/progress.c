@@ -54,8 +54,9 @@ static void put_tiers(struct cursor *c, const struct zinf_run_info *info)
     bool gib = budget[ZINF_TIER_DEVICE] >= 1ull << 30 || budget[ZINF_TIER_HOST] >= 1ull << 30;
     double unit = gib ? 1.0 / (double)(1ull << 30) : 1.0 / (double)(1ull << 20);
 
-    put(c, " | hbm %.2f/%.2f ram %.2f/%.2f %s", (double)peak[ZINF_TIER_DEVICE] * unit, (double)budget[ZINF_TIER_DEVICE] * unit,
-        (double)peak[ZINF_TIER_HOST] * unit, (double)budget[ZINF_TIER_HOST] * unit, gib ? "GiB" : "MiB");
+    put(c, " | hbm %.2f/%.2f ram %.2f/%.2f %s", (double)peak[ZINF_TIER_DEVICE] * unit,
+        (double)budget[ZINF_TIER_DEVICE] * unit, (double)peak[ZINF_TIER_HOST] * unit,
+        (double)budget[ZINF_TIER_HOST] * unit, gib ? "GiB" : "MiB");
 }
 
 static void put_bound(struct cursor *c, const struct zinf_step *s)
@@ -87,8 +88,8 @@ static void put_eta(struct cursor *c, double eta_s)
         put(c, " | eta %llud%02lluh", (unsigned long long)(s / 86400), (unsigned long long)(s / 3600 % 24));
 }
 
-char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *info, uint64_t nr_steps, double eta_s, char *buf,
-                         size_t nbytes)
+char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *info, uint64_t nr_steps, double eta_s,
+                         char *buf, size_t nbytes)
 {
     const struct zinf_step_lane *r = &s->lane[ZINF_LANE_NVME_READ], *w = &s->lane[ZINF_LANE_NVME_WRITE];
     struct cursor c = { buf, nbytes, 0 };
@@ -107,7 +108,8 @@ char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *
         s->tokens_per_s);
     put_flops(&c, s->tflops);
     if ((r->nbytes || w->nbytes) && s->seconds > 0)
-        put(&c, " | nvme %.2fr %.2fw GB/s", (double)r->nbytes / s->seconds * 1e-9, (double)w->nbytes / s->seconds * 1e-9);
+        put(&c, " | nvme %.2fr %.2fw GB/s", (double)r->nbytes / s->seconds * 1e-9,
+            (double)w->nbytes / s->seconds * 1e-9);
     put_bound(&c, s);
     put_tiers(&c, info);
     put_eta(&c, eta_s);

@@ -1,7 +1,7 @@
 /* zinf/report/progress.h - one line per step: redrawn in place on a terminal, a plain line elsewhere.
  *
- *   step 12/200 durable 11 loss 3.1416 norm 0.92 lr 3.0e-04 | 812 tok/s 1.9 TFLOP/s | nvme 1.41r 1.38w GB/s | bound: nvme-write 94%
- *   | hbm 0.25/0.25 ram 0.9/1.0 GiB | eta 3m12s */
+ *   step 12/200 durable 11 loss 3.1416 norm 0.92 lr 3.0e-04 | 812 tok/s 1.9 TFLOP/s | nvme 1.41r 1.38w GB/s
+ *   | bound: nvme-write 94% | hbm 0.25/0.25 ram 0.9/1.0 GiB | eta 3m12s */
 #ifndef ZINF_REPORT_PROGRESS_H_
 #define ZINF_REPORT_PROGRESS_H_
 
@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-/* The line without a newline into buf; returns buf. nr_steps is the step the run ends at; eta_s < 0 = unknown, not shown. Drive
- * rates are shown when a drive moved bytes. */
-char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *info, uint64_t nr_steps, double eta_s, char *buf,
-                         size_t nbytes);
+/* The line without a newline into buf; returns buf. nr_steps is the step the run ends at; eta_s < 0 = unknown, not
+ * shown. Drive rates are shown when a drive moved bytes. */
+char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *info, uint64_t nr_steps, double eta_s,
+                         char *buf, size_t nbytes);
 
 struct zinf_progress;
 /* to_terminal: lines replace each other (cut to the terminal's width); else every line ends in a newline and only every

@@ -16,7 +16,10 @@ static void put_loss(char *out, const struct zinf_run_summary *s)
     snprintf(out, CELL_NBYTES, "%.4f -> %.4f", s->first_loss, s->last_loss);
 }
 
-static bool offload(const struct zinf_run_summary *s, char *out) { return snprintf(out, CELL_NBYTES, "%s", s->offload) > 0; }
+static bool offload(const struct zinf_run_summary *s, char *out)
+{
+    return snprintf(out, CELL_NBYTES, "%s", s->offload) > 0;
+}
 
 static bool loss(const struct zinf_run_summary *s, char *out)
 {

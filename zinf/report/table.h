@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Loss first -> last, evaluation loss, tokens/s, peak bytes per tier against budget, base and peak RSS, bytes read and written,
- * O_DIRECT, backend, where run, log and weights are. */
+/* Loss first -> last, evaluation loss, tokens/s, peak bytes per tier against budget, base and peak RSS, bytes read and
+ * written, O_DIRECT, backend, where run, log and weights are. */
 void zinf_table_run(const struct zinf_run_summary *s, FILE *to);
 /* One column per run, one row per figure; tokens/s also as a ratio to the fastest. */
 void zinf_table_compare(const struct zinf_run_summary *runs, uint32_t nr, FILE *to);

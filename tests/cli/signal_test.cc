@@ -1,0 +1,102 @@
+/* tests/cli/signal_test.cc - a run that is told to stop keeps what it has; told twice, it ends at once. */
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "tests/cli/cli_run.h"
+
+namespace {
+
+using zinf_test::CliTest;
+using zinf_test::Exec;
+using zinf_test::Exists;
+using zinf_test::Json;
+using zinf_test::Lines;
+using zinf_test::Names;
+using zinf_test::Outcome;
+using zinf_test::Process;
+using zinf_test::ReadFile;
+
+/* More steps than any test waits for. */
+constexpr int kForever = 100000000;
+
+bool Holds(const std::string &text, const std::string &piece) { return text.find(piece) != std::string::npos; }
+
+class Stop : public CliTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(Stop, FirstSignalKeepsTheWeights)
+{
+    Process p(Train("run", kForever), {});
+    ASSERT_TRUE(p.WaitForOutput("\nstep 3/")) << p.Wait().err;
+    p.Kill(GetParam());
+    Outcome o = p.Wait();
+
+    EXPECT_EQ(128 + GetParam(), o.code) << o.err;
+    EXPECT_FALSE(p.LeftChildren());
+    EXPECT_TRUE(Names(drive_).empty()) << *Names(drive_).begin();
+    Json end(Lines(ReadFile(path("run/log.jsonl"))).back());
+    ASSERT_EQ("end", end.String("event"));
+    std::string steps = std::to_string(static_cast<uint64_t>(end.Number("steps")));
+    EXPECT_GE(end.Number("steps"), 3);
+    EXPECT_EQ("zinf: stopped by signal " + std::to_string(GetParam()) + " after step " + steps + "; its weights are in " +
+                  path("run/model") + "\n", o.err);
+    EXPECT_TRUE(Holds(o.out, "loss first -> last")) << o.out;       /* the table, too */
+
+    /* The weights are those of that step, as if no more had been asked for. */
+    Outcome again = Exec(Train("again", std::stoi(steps)));
+    ASSERT_EQ(0, again.code) << again.err;
+    EXPECT_TRUE(Weights("run") == Weights("again"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Stop, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto &info) { return info.param == SIGINT ? "Interrupt" : "Terminate"; });
+
+class Signals : public CliTest {
+protected:
+    /* Ended by two signals; the drive's folder is garbage then. */
+    void EndAtOnce()
+    {
+        Process p(Train("run", kForever), {});
+        ASSERT_TRUE(p.WaitForOutput("\nstep 3/")) << p.Wait().err;
+        p.Kill(SIGSTOP);        /* both are pending before it goes on */
+        p.Kill(SIGINT);
+        p.Kill(SIGTERM);
+        p.Kill(SIGCONT);
+        Outcome o = p.Wait();
+        EXPECT_TRUE(o.code == 128 + SIGINT || o.code == 128 + SIGTERM) << o.code << o.err;
+        EXPECT_FALSE(p.LeftChildren());
+        EXPECT_EQ("", o.err);
+        EXPECT_FALSE(Holds(o.out, "loss first -> last")) << o.out;
+        EXPECT_FALSE(Exists(path("run/model")));
+    }
+};
+
+TEST_F(Signals, SecondEndsAtOnceAndTheNextRunClearsUp)
+{
+    EndAtOnce();
+    ASSERT_EQ(1u, Names(drive_).size());
+    Outcome o = Exec(Train("run", 1, {"--overwrite"}));
+    EXPECT_EQ(0, o.code) << o.err;
+    EXPECT_TRUE(Holds(o.out, "cleared ")) << o.out;
+    EXPECT_TRUE(Names(drive_).empty()) << *Names(drive_).begin();
+}
+
+TEST_F(Signals, UnfinishedRunIsSaidToBeOne)
+{
+    EndAtOnce();
+    Outcome o = Exec({zinf_test::Zinf(), "report", path("run")});
+    ExpectRefusal(o, 2, {path("run/log.jsonl"), "did not finish"});
+}
+
+TEST_F(Signals, LivingRunIsNotOverwritten)
+{
+    Process p(Train("run", kForever), {});
+    ASSERT_TRUE(p.WaitForOutput("\nstep 1/")) << p.Wait().err;
+    ExpectRefusal(Exec(Train("run", 1, {"--overwrite"})), 2, {path("run"), "still going"});
+    p.Kill(SIGTERM);
+    EXPECT_EQ(143, p.Wait().code);
+    EXPECT_TRUE(Exists(path("run/model/model.safetensors")));
+}
+
+}  // namespace
