@@ -161,6 +161,7 @@ static int finish(struct zinf_cli_run *r, struct zinf_status *st)
     sum->drive_read_nbytes = i.drive_read_nbytes;
     sum->drive_written_nbytes = i.drive_written_nbytes;
     sum->direct = i.direct;
+    sum->flush_s = i.flush_s;
     sum->tokens_per_s = sum->seconds > 0 ? (double)sum->tokens / sum->seconds : 0;
     snprintf(sum->io_backend, sizeof(sum->io_backend), "%s", i.io_backend);
     snprintf(sum->device, sizeof(sum->device), "%s", i.device);

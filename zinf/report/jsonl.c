@@ -168,6 +168,7 @@ int zinf_jsonl_end(struct zinf_jsonl *j, const struct zinf_run_summary *s, struc
     zinf_json_put_integer(o, "peak_rss_bytes", (int64_t)s->peak_rss_nbytes);
     zinf_json_put_integer(o, "drive_read_bytes", (int64_t)s->drive_read_nbytes);
     zinf_json_put_integer(o, "drive_written_bytes", (int64_t)s->drive_written_nbytes);
+    zinf_json_put_number(o, "flush_s", s->flush_s);
     zinf_json_put_bool(o, "o_direct", s->direct);
     zinf_json_put_string(o, "io_backend", s->io_backend);
     zinf_json_put_string(o, "device", s->device);

@@ -19,6 +19,7 @@ struct zinf_run_summary {
     uint64_t steps, tokens;
     double   first_loss, last_loss, eval_loss;   /* eval_loss NaN = none */
     double   seconds, tokens_per_s;          /* of the steps alone */
+    double   flush_s;                        /* the last flush: pending updates, writes, commit; 0 = none */
     uint64_t budget_nbytes[3], peak_nbytes[3];   /* device, host, nvme */
     uint64_t base_rss_nbytes, peak_rss_nbytes;
     uint64_t drive_read_nbytes, drive_written_nbytes;
