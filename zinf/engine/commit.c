@@ -123,7 +123,7 @@ static const struct zinf_param **param_list(const struct zinf_trainer *t)
 /* The verdict and fingerprint that zinf_state_meta wrote. */
 static int read_meta(struct zinf_trainer *t, const struct zinf_json *meta, struct zinf_status *st)
 {
-    static const char *const names[] = { "iteration", "applied", "next_sample", "skips_in_a_row" };
+    static const char *const names[] = { "iteration", "step", "next_sample", "skips_in_a_row" };
     uint64_t *const to[] = { &t->verdict.iteration, &t->verdict.applied, &t->verdict.next_sample, &t->verdict.skips_in_a_row };
     const struct zinf_json *f = zinf_json_get(meta, "fingerprint");
 
@@ -204,8 +204,8 @@ char *zinf_state_meta(const struct zinf_trainer *t, const struct zinf_verdict *v
     struct zinf_json_out j = { 0 };
 
     zinf_json_open_object(&j, NULL);
+    zinf_json_put_integer(&j, "step", (int64_t)v->applied);
     zinf_json_put_integer(&j, "iteration", (int64_t)v->iteration);
-    zinf_json_put_integer(&j, "applied", (int64_t)v->applied);
     zinf_json_put_integer(&j, "step", (int64_t)v->applied);      /* what orders checkpoints */
     zinf_json_put_integer(&j, "next_sample", (int64_t)v->next_sample);
     zinf_json_put_integer(&j, "skips_in_a_row", (int64_t)v->skips_in_a_row);
