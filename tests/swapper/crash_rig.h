@@ -252,6 +252,7 @@ public:
         rig_.opts.durable = rig_.opts.checksum = true;
         rig_.opts.uuid = kUuid, rig_.opts.world = 1, rig_.opts.payload_nbytes = kPayload;
         rig_.opts.direct = false;
+        rig_.opts.io.depth = 2;                  /* opened for every image: its buffers cost more than the recovery */
         for (size_t i = 0; i < disk_.size(); i++) {
             std::string path = rig_.temp.path + "/" + t_.names[i];
             WriteFile(path, disk_[i]);

@@ -166,7 +166,7 @@ protected:
     }
     void ExpectCaught()
     {
-        Explorer::Report r = Explorer(plan_.get(), trace_, 1, 300).Everywhere();
+        Explorer::Report r = Explorer(plan_.get(), trace_, 1, 60).Everywhere();
         EXPECT_GT(r.violations, 0u) << r.images << " images";
         printf("%zu of %zu: %s\n", r.violations, r.images, r.first.c_str());
     }
@@ -189,7 +189,7 @@ protected:
 TEST_F(Planted, NothingPasses)
 {
     RunSteps();
-    Explorer::Report r = Explorer(plan_.get(), trace_, 1, 300).Everywhere();
+    Explorer::Report r = Explorer(plan_.get(), trace_, 1, 60).Everywhere();
     EXPECT_EQ(r.violations, 0u) << r.first;
 }
 
@@ -271,7 +271,7 @@ TEST_F(Planted, OneSlotForAllRecordsIsCaught)
 TEST_F(Planted, WriteIntoANamedExtentIsCaught)
 {
     const uint64_t weights = kChunk * 2, state = kChunk * 10, unit = 2 * (weights + state);
-    for (size_t which = 8; which < 16; which++) {
+    for (size_t which : {8, 9}) {                        /* a state, weights */
         RunSteps();
         size_t nr = 0;
         for (Event &e : trace_.events)
