@@ -262,6 +262,7 @@ int main(int argc, char **argv)
 
     if (zinf_trainer_open(&opts, &t, &st))
         return fail(&st);
+    zinf_trainer_discard(t);     /* nobody resumes an example: its end clears the drive */
     for (int i = 0; i < steps; i++) {
         if (zinf_trainer_step(t, &step, &st)) {
             zinf_trainer_close(t);

@@ -237,6 +237,8 @@ bool Json::Bool(const std::string &path) const
     return v && v->type == ZINF_JSON_BOOL && v->boolean;
 }
 
+bool Holds(const std::string &text, const std::string &piece) { return text.find(piece) != std::string::npos; }
+
 bool DenyIoUring()
 {
     struct sock_filter code[] = {
@@ -290,6 +292,78 @@ Words CliTest::Offload(const std::string &device)
 {
     return {"--set", "zero_optimization.offload_optimizer.device=" + device, "--set",
             "zero_optimization.offload_param.device=" + device};
+}
+
+Words CliTest::Resume(const std::string &run, const Words &more) const
+{
+    Words words = {Zinf(), "train", "--resume", "--out", path(run)};
+
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+Outcome CliTest::Pass(const Words &words, const How &how)
+{
+    Outcome o = Exec(words, how);
+
+    EXPECT_EQ(0, o.code) << o.err << o.out;
+    EXPECT_EQ("", o.err);
+    return o;
+}
+
+Outcome CliTest::StopAfter(int step, int sig, const Words &words, const How &how)
+{
+    Process p(words, how);
+
+    if (!p.WaitForOutput("\nstep " + std::to_string(step) + "/")) {
+        Outcome o = p.Wait();
+        ADD_FAILURE() << "it ended before step " << step << ": " << o.err;
+        return o;
+    }
+    p.Kill(sig);
+    Outcome o = p.Wait();
+    EXPECT_FALSE(p.LeftChildren());
+    return o;
+}
+
+double CliTest::LastOf(const std::string &run, const std::string &event, const std::string &key) const
+{
+    std::vector<std::string> lines = Lines(ReadFile(path(run) + "/log.jsonl"));
+
+    for (size_t i = lines.size(); i-- > 0;) {
+        if (lines[i].rfind("{\"event\":\"" + event + "\"", 0) != 0)
+            continue;
+        return Json(lines[i]).Number(key);
+    }
+    ADD_FAILURE() << "no " << event << " in the log of " << run;
+    return -1;
+}
+
+std::string CliTest::StateDir(const std::string &run) const
+{
+    Json file(ReadFile(path(run) + "/run.json"));
+
+    EXPECT_FALSE(file.Has("content.state_dirs.1"));
+    return file.String("content.state_dirs.0");
+}
+
+std::string CliTest::WeightsAfter(int steps, const Words &more) const
+{
+    Words words = Offload("cpu");
+
+    words.insert(words.end(), {"--set", "zinf.host_memory=64MiB", "--overwrite"});
+    words.insert(words.end(), more.begin(), more.end());
+    Pass(Train("whole", steps, words));
+    return Weights("whole");
+}
+
+std::map<std::string, std::string> CliTest::Stored(const std::string &folder)
+{
+    std::map<std::string, std::string> files = Snapshot(folder);
+
+    for (auto f = files.begin(); f != files.end();)
+        f = fs::path(f->first).filename() == "lock" ? files.erase(f) : std::next(f);
+    return files;
 }
 
 uint64_t CliTest::Minimum(const std::string &what) const

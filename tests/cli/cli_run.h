@@ -100,6 +100,11 @@ private:
 bool DenyIoUring();             /* io_uring_setup fails with EPERM, as in many containers */
 bool ObeyPermissions();         /* root obeys the permission bits of its own files too */
 
+/* More steps than any test waits for. */
+constexpr int kForever = 100000000;
+
+bool Holds(const std::string &text, const std::string &piece);
+
 /* A folder with text, a drive and place for runs. */
 class CliTest : public ::testing::Test {
 protected:
@@ -112,6 +117,21 @@ protected:
     Words Train(const std::string &out, int steps, const Words &more = {}) const;
     static Words Offload(const std::string &device);
     std::string Weights(const std::string &run) const { return ReadFile(path(run) + "/model/model.safetensors"); }
+    /* zinf train --resume in path(run). */
+    Words Resume(const std::string &run, const Words &more = {}) const;
+    /* Runs to a good end that has nothing to say on stderr. */
+    static Outcome Pass(const Words &words, const How &how = {});
+    /* Starts, waits for the line of `step`, sends sig, waits for the end. */
+    static Outcome StopAfter(int step, int sig, const Words &words, const How &how = {});
+    /* Of the log's lines: the number that the last one of an event says under a key. */
+    double LastOf(const std::string &run, const std::string &event, const std::string &key) const;
+    int LastStep(const std::string &run) const { return static_cast<int>(LastOf(run, "step", "step")); }
+    /* The only run folder on the drive that run.json names. */
+    std::string StateDir(const std::string &run) const;
+    /* The weights that a run of so many steps ends with that nothing interrupts. */
+    std::string WeightsAfter(int steps, const Words &more = {}) const;
+    /* Files of a folder with their bytes, without locks: who held one last is written into it. */
+    static std::map<std::string, std::string> Stored(const std::string &folder);
     /* The smallest budget zinf says it can do with: what = "device" or "host". */
     uint64_t Minimum(const std::string &what) const;
     /* Exactly one line on stderr, "zinf: ...", that holds every given piece; nothing was trained. */

@@ -13,7 +13,6 @@
 namespace {
 
 using zinf_test::Exists;
-using zinf_test::Json;
 using zinf_test::Names;
 using zinf_test::ReadFile;
 using zinf_test::Snapshot;
@@ -33,24 +32,12 @@ protected:
     {
         ASSERT_EQ(0, Check(name)) << st.text;
         ASSERT_EQ(0, zinf_outdir_take(&o, &st)) << st.text;
-        ASSERT_EQ(0, Write()) << st.text;
+        WriteFile(o.run, "{}\n");
         WriteFile(o.log, "{}\n");
         ASSERT_EQ(0, mkdir(o.model, 0700));
         WriteFile(std::string(o.model) + "/model.safetensors", "weights");
         WriteFile(std::string(o.model) + "/config.json", "{}");
         zinf_outdir_close(&o);
-    }
-    int Write(const char *log = nullptr)
-    {
-        zinf_run_file f = {};
-        f.config = "c.json";
-        f.model = "m.json";
-        f.data = "d.txt";
-        f.state_dir = "/drive/zinf-1";
-        f.log = log;
-        f.seq_len = 32;
-        f.steps = 9;
-        return zinf_outdir_write(&o, &f, &st);
     }
     void ExpectText(const std::string &piece) { EXPECT_NE(std::string::npos, std::string(st.text).find(piece)) << st.text; }
 
@@ -153,31 +140,35 @@ TEST_F(Outdir, LogIsCheckedWithoutBeingMade)
     ExpectText("--log");
 }
 
-TEST_F(Outdir, RunFileSaysWhatAndWhere)
-{
-    MakeRun("run");
-    Json run(ReadFile(path("run/run.json")));
-    EXPECT_EQ("c.json", run.String("config"));
-    EXPECT_EQ("m.json", run.String("model"));
-    EXPECT_EQ("d.txt", run.String("data"));
-    EXPECT_EQ("/drive/zinf-1", run.String("state_dir"));
-    EXPECT_EQ(32, run.Number("seq_len"));
-    EXPECT_EQ(9, run.Number("steps"));
-    EXPECT_EQ(getpid(), run.Number("pid"));
-    EXPECT_EQ((std::set<std::string>{"run.json", "log.jsonl", "model"}), Names(path("run")));
-}
-
-TEST_F(Outdir, FindFollowsTheLogElsewhere)
+TEST_F(Outdir, FindNeedsARun)
 {
     MakeRun("run");
     ASSERT_EQ(0, zinf_outdir_find(path("run").c_str(), &o, &st)) << st.text;
     EXPECT_EQ(path("run") + "/log.jsonl", o.log);
-    WriteFile(path("far.jsonl"), "{}\n");
-    ASSERT_EQ(0, Write(path("far.jsonl").c_str())) << st.text;
-    ASSERT_EQ(0, zinf_outdir_find(path("run").c_str(), &o, &st)) << st.text;
-    EXPECT_EQ(path("far.jsonl"), o.log);
-    EXPECT_EQ(-ENOENT, zinf_outdir_find(drive_.c_str(), &o, &st));
-    ExpectText("is not a run folder");
+    EXPECT_EQ(-1, o.lock_fd);
+    for (const std::string &dir : {drive_, path("none"), path("text.txt")}) {
+        st = {};
+        EXPECT_GT(0, zinf_outdir_find(dir.c_str(), &o, &st)) << dir;
+        ExpectText(dir + " is not a run folder");
+    }
+}
+
+TEST_F(Outdir, OneRunAtATimeEnters)
+{
+    zinf_outdir second = {};
+    zinf_status why = {};
+
+    MakeRun("run");
+    auto before = Snapshot(path("run"));
+    ASSERT_EQ(0, zinf_outdir_enter(path("run").c_str(), &o, &st)) << st.text;
+    EXPECT_EQ(-EBUSY, zinf_outdir_enter(path("run").c_str(), &second, &why));
+    EXPECT_NE(std::string::npos, std::string(why.text).find("still going")) << why.text;
+    zinf_outdir_close(&o);
+    why = {};
+    EXPECT_EQ(0, zinf_outdir_enter(path("run").c_str(), &second, &why)) << why.text;
+    zinf_outdir_close(&second);
+    EXPECT_EQ(-ENOENT, zinf_outdir_enter(path("none").c_str(), &o, &st));
+    EXPECT_EQ(before, Snapshot(path("run")));
 }
 
 TEST_F(Outdir, LongPathIsRefused)

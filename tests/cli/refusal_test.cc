@@ -180,11 +180,12 @@ TEST_F(Refusal, OldRunOutlivesARefusedStart)
 {
     Outcome o = Exec(Train("old", 2));
     ASSERT_EQ(0, o.code) << o.err;
-    auto before = Snapshot(path("old"));
+    auto before = Snapshot(path("old")), drive = Stored(drive_);
     std::string minimum = std::to_string(Minimum("device") - 1);
 
     ExpectRefusal(Exec(Train("old", 1)), 2, {"--overwrite"});
     EXPECT_EQ(before, Snapshot(path("old")));
+    EXPECT_TRUE(drive == Stored(drive_));
     const Words refused[] = {
         {"--set", "zinf.device_memory=" + minimum},
         {"--set", "zinf.nvme_paths=[\"" + path("none") + "\"]"},
@@ -197,6 +198,7 @@ TEST_F(Refusal, OldRunOutlivesARefusedStart)
         more.push_back("--overwrite");
         ExpectRefusal(Exec(Train("old", 1, more)), 2, {});
         EXPECT_EQ(before, Snapshot(path("old"))) << more[1];
+        EXPECT_TRUE(drive == Stored(drive_)) << more[1];
     }
 }
 

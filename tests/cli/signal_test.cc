@@ -11,23 +11,24 @@ namespace {
 using zinf_test::CliTest;
 using zinf_test::Exec;
 using zinf_test::Exists;
+using zinf_test::Holds;
 using zinf_test::Json;
+using zinf_test::kForever;
 using zinf_test::Lines;
 using zinf_test::Names;
 using zinf_test::Outcome;
 using zinf_test::Process;
 using zinf_test::ReadFile;
+using zinf_test::Words;
 
-/* More steps than any test waits for. */
-constexpr int kForever = 100000000;
-
-bool Holds(const std::string &text, const std::string &piece) { return text.find(piece) != std::string::npos; }
+/* Nothing on the drives outlives such a run. */
+const Words kNotDurable = {"--set", "zinf.durability=none"};
 
 class Stop : public CliTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(Stop, FirstSignalKeepsTheWeights)
 {
-    Process p(Train("run", kForever), {});
+    Process p(Train("run", kForever, kNotDurable), {});
     ASSERT_TRUE(p.WaitForOutput("\nstep 3/")) << p.Wait().err;
     p.Kill(GetParam());
     Outcome o = p.Wait();
@@ -54,10 +55,10 @@ INSTANTIATE_TEST_SUITE_P(Every, Stop, ::testing::Values(SIGINT, SIGTERM),
 
 class Signals : public CliTest {
 protected:
-    /* Ended by two signals; the drive's folder is garbage then. */
-    void EndAtOnce()
+    /* Ended by two signals; what is on the drive stays there. */
+    void EndAtOnce(const Words &more)
     {
-        Process p(Train("run", kForever), {});
+        Process p(Train("run", kForever, more), {});
         ASSERT_TRUE(p.WaitForOutput("\nstep 3/")) << p.Wait().err;
         p.Kill(SIGSTOP);        /* both are pending before it goes on */
         p.Kill(SIGINT);
@@ -74,17 +75,29 @@ protected:
 
 TEST_F(Signals, SecondEndsAtOnceAndTheNextRunClearsUp)
 {
-    EndAtOnce();
+    EndAtOnce(kNotDurable);
     ASSERT_EQ(1u, Names(drive_).size());
-    Outcome o = Exec(Train("run", 1, {"--overwrite"}));
+    Outcome o = Exec(Train("run", 1, {"--overwrite", "--set", "zinf.keep_state=false"}));
     EXPECT_EQ(0, o.code) << o.err;
     EXPECT_TRUE(Holds(o.out, "cleared ")) << o.out;
     EXPECT_TRUE(Names(drive_).empty()) << *Names(drive_).begin();
 }
 
+/* The same with durability: nothing was in order, and nothing is lost. */
+TEST_F(Signals, AfterASecondTheRunGoesOn)
+{
+    EndAtOnce({});
+    std::string state = StateDir("run");
+    int steps = LastStep("run") + 2;
+    Pass(Train("other", 1, {"--set", "zinf.keep_state=false"}));        /* sweeps the drive */
+    EXPECT_TRUE(Exists(state));
+    Pass(Resume("run", {"--steps", std::to_string(steps)}));
+    EXPECT_TRUE(Weights("run") == WeightsAfter(steps));
+}
+
 TEST_F(Signals, UnfinishedRunIsSaidToBeOne)
 {
-    EndAtOnce();
+    EndAtOnce({});
     Outcome o = Exec({zinf_test::Zinf(), "report", path("run")});
     ExpectRefusal(o, 2, {path("run/log.jsonl"), "did not finish"});
 }
@@ -96,7 +109,8 @@ TEST_F(Signals, LivingRunIsNotOverwritten)
     ExpectRefusal(Exec(Train("run", 1, {"--overwrite"})), 2, {path("run"), "still going"});
     p.Kill(SIGTERM);
     EXPECT_EQ(143, p.Wait().code);
-    EXPECT_TRUE(Exists(path("run/model/model.safetensors")));
+    EXPECT_TRUE(Exists(StateDir("run")));
+    Pass(Train("run", 1, {"--overwrite"}));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 
 using zinf_test::CliTest;
 using zinf_test::DenyIoUring;
+using zinf_test::Holds;
 using zinf_test::How;
 using zinf_test::Json;
 using zinf_test::kNotPossible;
@@ -42,8 +43,6 @@ protected:
     Outcome last_;
 };
 
-bool Holds(const std::string &text, const std::string &piece) { return text.find(piece) != std::string::npos; }
-
 constexpr int kSteps = 5;
 
 /* One run is enough to look at from every side. */
@@ -61,12 +60,14 @@ TEST_F(OneRun, FoldersHoldWhatTheyShould)
 {
     EXPECT_EQ((std::set<std::string>{"log.jsonl", "model", "run.json"}), Names(path("run")));
     EXPECT_EQ((std::set<std::string>{"config.json", "model.safetensors"}), Names(path("run/model")));
-    EXPECT_TRUE(Names(drive_).empty()) << *Names(drive_).begin();
+    std::string state = StateDir("run");
+    EXPECT_EQ(0u, state.rfind(drive_ + "/zinf-", 0)) << state;
+    EXPECT_EQ(std::set<std::string>{state.substr(drive_.size() + 1)}, Names(drive_));
+    EXPECT_EQ((std::set<std::string>{"lock", "record-0", "state-0"}), Names(state));
     Json run(ReadFile(path("run/run.json")));
-    EXPECT_EQ(kSteps, run.Number("steps"));
-    EXPECT_EQ(32, run.Number("seq_len"));
-    EXPECT_EQ(path("text.txt"), run.String("data"));
-    EXPECT_EQ(0u, run.String("state_dir").rfind(drive_ + "/zinf-", 0)) << run.String("state_dir");
+    EXPECT_EQ(kSteps, run.Number("content.steps"));
+    EXPECT_EQ(32, run.Number("content.seq_len"));
+    EXPECT_EQ(path("text.txt"), run.String("content.data"));
 }
 
 TEST_F(OneRun, LogHasALinePerStepAndAnEnd)
@@ -139,7 +140,8 @@ TEST_F(OneRun, OutputIsPlainLinesAndATable)
 {
     EXPECT_EQ(std::string::npos, last_.out.find_first_of("\r\033")) << last_.out;
     for (int i = 1; i <= kSteps; i++)
-        EXPECT_TRUE(Holds(last_.out, "\nstep " + std::to_string(i) + "/" + std::to_string(kSteps) + " loss ")) << last_.out;
+        EXPECT_TRUE(Holds(last_.out, "\nstep " + std::to_string(i) + "/" + std::to_string(kSteps) + " durable " +
+                                          std::to_string(i - 1) + " loss ")) << last_.out;
     EXPECT_TRUE(Holds(last_.out, "weights and optimizer state  nvme")) << last_.out;      /* the placement report */
     std::string table = last_.out.substr(last_.out.find("  offload "));
     for (const char *label : {"loss first -> last", "tokens/s", "peak device memory", "peak host memory", "read from drives",
@@ -229,9 +231,19 @@ TEST_F(TrainCommand, OverwriteReplacesAFinishedRun)
 {
     Ok(Train("run", 2));
     std::string two = Weights("run");
+    std::string state = StateDir("run");
     Ok(Train("run", 3, {"--overwrite"}));
+    EXPECT_EQ(1u, Names(drive_).size()) << "the old run's state is gone";
+    EXPECT_NE(state, StateDir("run"));
     EXPECT_EQ(3u + 2, Lines(ReadFile(path("run/log.jsonl"))).size());
     EXPECT_FALSE(two == Weights("run"));
+}
+
+TEST_F(TrainCommand, StateThatIsNotToBeKeptIsGone)
+{
+    Ok(Train("run", 2, {"--set", "zinf.keep_state=false"}));
+    EXPECT_TRUE(Names(drive_).empty()) << *Names(drive_).begin();
+    EXPECT_FALSE(Json(ReadFile(path("run/run.json"))).Has("content.state_dirs.0"));
 }
 
 TEST_F(TrainCommand, NotesAreNoErrors)

@@ -6,6 +6,7 @@
 #include "swapper/rundir.h"
 #include "zinf/cli/args.h"
 #include "zinf/cli/commands.h"
+#include "zinf/cli/outdir.h"
 #include "zinf/cli/runfile.h"
 
 /* A folder that is gone already is no failure: an earlier clean may have been interrupted. */
@@ -61,8 +62,14 @@ int zinf_cmd_clean(int argc, char **argv)
         zinf_args_free(&dirs);
         return zinf_cmd_usage(&st);
     }
-    for (uint32_t i = 0; i < dirs.nr && !rc; i++)
-        rc = zinf_clean_run(dirs.items[i], &st);
+    for (uint32_t i = 0; i < dirs.nr && !rc; i++) {
+        struct zinf_outdir o;
+
+        rc = zinf_outdir_enter(dirs.items[i], &o, &st);
+        if (!rc)
+            rc = zinf_clean_run(dirs.items[i], &st);
+        zinf_outdir_close(&o);
+    }
     zinf_args_free(&dirs);
-    return rc ? zinf_cmd_fail(&st) : 0;
+    return rc ? zinf_cmd_refuse(&st) : 0;
 }

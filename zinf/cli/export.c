@@ -196,7 +196,7 @@ int zinf_cmd_export(int argc, char **argv)
     if (!rc)
         rc = stat(path, &sb) ? export_run(from, out, &log, &st) : export_checkpoint(from, out, &st);
     if (rc)
-        return zinf_cmd_fail(&st);
+        return zinf_cmd_refuse(&st);
     printf("exported to %s\n", out);
     return 0;
 }

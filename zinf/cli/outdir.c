@@ -81,7 +81,7 @@ static int lock(struct zinf_outdir *o, struct zinf_status *st)
         return zinf_fail(st, -errno, "--out %s: %s", o->path, strerror(errno));
     if (flock(o->lock_fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
         zinf_outdir_close(o);
-        return zinf_fail(st, -EBUSY, "--out %s: a run that is still going is in it; choose another folder", o->path);
+        return zinf_fail(st, -EBUSY, "%s: a run that is still going is in it; stop it, or choose another folder", o->path);
     }
     return 0;
 }

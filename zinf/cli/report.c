@@ -94,14 +94,15 @@ int zinf_cmd_report(int argc, char **argv)
         rc = zinf_fail(&st, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < dirs.nr && !rc; i++) {
         struct zinf_outdir o;
-
         struct zinf_run_file file = { 0 };
 
         rc = zinf_outdir_find(dirs.items[i], &o, &st);
         if (!rc)
             rc = zinf_run_file_read(o.path, &file, &st);
+        if (!rc && file.log[0])
+            snprintf(o.log, sizeof(o.log), "%s", file.log);
         if (!rc)
-            rc = zinf_jsonl_summary(file.log[0] ? file.log : o.log, &runs[i], &st);
+            rc = zinf_jsonl_summary(o.log, &runs[i], &st);
         zinf_run_file_free(&file);
         if (!rc)
             here(&runs[i], &o);

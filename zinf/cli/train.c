@@ -139,19 +139,18 @@ static int train(struct zinf_cli_run *r, struct zinf_status *st)
     return rc;
 }
 
-static int finish(struct zinf_cli_run *r, struct zinf_status *st)
+/* resumable: the run was stopped and can be gone on with. It ends at once; of any other the weights are all that stays. */
+static int finish(struct zinf_cli_run *r, bool resumable, struct zinf_status *st)
 {
     struct zinf_run_summary *sum = &r->sum;
     struct zinf_run_info i;
     int rc = zinf_trainer_flush(r->t, st);
 
-    impatient = NULL;
-    zinf_trainer_info(r->t, &i);
-    /* A run that is stopped and can be resumed ends at once; else its weights are all that stays of it. */
-    if (!rc && !(stop_signal && i.durable))
+    if (!rc && !resumable)
         rc = zinf_trainer_export(r->t, r->out.model, st);
-    if (rc || stop_signal)
+    if (rc || resumable)
         return rc;
+    zinf_trainer_info(r->t, &i);
     for (int tier = 0; tier < 3; tier++) {
         sum->budget_nbytes[tier] = i.budget_nbytes[tier];
         sum->peak_nbytes[tier] = i.peak_nbytes[tier];
@@ -217,15 +216,16 @@ int zinf_cmd_train(int argc, char **argv)
         rc = train(&r, &st);
         zinf_trainer_info(r.t, &info);
     }
+    /* A signal that comes later finds a run that is about to end anyway. */
+    impatient = NULL;
     stopped = started && stop_signal && (!rc || rc == -ECANCELED);
     if (!rc)
-        rc = finish(&r, &st);
-    impatient = NULL;
+        rc = finish(&r, stopped && info.durable, &st);
     keep_worse(zinf_jsonl_close(r.jsonl, &closing), &closing, &rc, &st);
     zinf_progress_close(r.progress);
     r.progress = NULL;
     /* A finished run keeps its state only if told to; one that did not start leaves none that nobody knows of. */
-    if (r.t && (started ? !rc && !stopped && !r.config.keep_state : !r.o.resume))
+    if (r.t && (started ? !rc && !stopped && !r.config.keep_state : !r.file.nr_state_dirs))
         zinf_trainer_discard(r.t);
     zinf_trainer_close(r.t);
     closing = (struct zinf_status){ 0 };
@@ -234,7 +234,7 @@ int zinf_cmd_train(int argc, char **argv)
     zinf_outdir_close(&r.out);
     if (stopped && (!rc || rc == -ECANCELED))
         tell_stop(&r, info.durable, rc);
-    else if (!rc)
+    if (!rc && !(stopped && info.durable))
         zinf_table_run(&r.sum, stdout);
     zinf_cli_close(&r);
     if (stopped && (!rc || rc == -ECANCELED))

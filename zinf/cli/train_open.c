@@ -92,6 +92,36 @@ static int absolute(const char *what, const char *path, char **out, struct zinf_
     return *out ? 0 : zinf_fail(st, -errno, "--%s %s: %s", what, path, strerror(errno));
 }
 
+static bool same_key(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+
+    return n == strcspn(b, "=") && !memcmp(a, b, n);
+}
+
+/* The stored settings, without those that are given anew, then the given ones. */
+static int inherit_sets(struct zinf_arg_list *now, const struct zinf_run_file *f, struct zinf_status *st)
+{
+    const char **items = calloc((size_t)f->nr_sets + now->nr + 1, sizeof(*items));
+    uint32_t nr = 0;
+
+    if (!items)
+        return zinf_fail(st, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < f->nr_sets; i++) {
+        bool anew = false;
+
+        for (uint32_t j = 0; j < now->nr; j++)
+            anew |= same_key(f->sets[i], now->items[j]);
+        if (!anew)
+            items[nr++] = f->sets[i];
+    }
+    for (uint32_t i = 0; i < now->nr; i++)
+        items[nr++] = now->items[i];
+    zinf_args_free(now);
+    *now = (struct zinf_arg_list){ .items = items, .nr = nr };
+    return 0;
+}
+
 /* The stored options of a run are the defaults of the ones given now; --set is laid over the stored ones. */
 static int inherit(struct zinf_cli_run *r, struct zinf_status *st)
 {
@@ -112,19 +142,7 @@ static int inherit(struct zinf_cli_run *r, struct zinf_status *st)
     o->keep = o->keep ? o->keep : f->keep;
     if (!o->config && !(r->config_text = strdup(f->config)))
         return zinf_fail(st, -ENOMEM, "out of memory");
-    if (f->nr_sets) {
-        const char **items = calloc(f->nr_sets + o->sets.nr, sizeof(*items));
-
-        if (!items)
-            return zinf_fail(st, -ENOMEM, "out of memory");
-        memcpy(items, f->sets, f->nr_sets * sizeof(*items));
-        for (uint32_t i = 0; i < o->sets.nr; i++)
-            items[f->nr_sets + i] = o->sets.items[i];
-        free(o->sets.items);
-        o->sets.items = items;
-        o->sets.nr += f->nr_sets;
-    }
-    return 0;
+    return inherit_sets(&o->sets, f, st);
 }
 
 /* A run whose state is on no drive goes on from its newest checkpoint. */
@@ -166,6 +184,8 @@ static int open_folder(struct zinf_cli_run *r, struct zinf_status *st)
         rc = inherit(r, st);
     if (!rc && o->resume)
         rc = newest_checkpoint(r, st);
+    if (!rc && o->sets.nr > ZINF_RUN_STRINGS_MAX)
+        rc = zinf_fail(st, -EINVAL, "more than %d times --set: put them into the configuration", ZINF_RUN_STRINGS_MAX);
     if (!rc && o->log)
         rc = zinf_outdir_check_log(o->log, st);
     if (!rc && o->config)
@@ -226,8 +246,6 @@ static int write_run(struct zinf_cli_run *r, bool with_state, struct zinf_status
     };
     int rc;
 
-    if (o->sets.nr > ZINF_RUN_STRINGS_MAX)
-        return zinf_fail(st, -EINVAL, "more than %d times --set: put them into the configuration", ZINF_RUN_STRINGS_MAX);
     for (; f.nr_sets < o->sets.nr; f.nr_sets++)
         f.sets[f.nr_sets] = o->sets.items[f.nr_sets];
     while (with_state && f.nr_state_dirs < ZINF_RUN_STRINGS_MAX && zinf_trainer_state_dir(r->t, f.nr_state_dirs)) {
