@@ -175,8 +175,9 @@ int  zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer
  * the next flush). A gradient that is not finite skips the update with a line that names iteration, rank and first bad tensor;
  * 50 in a row end the run with -EDOM. -ECANCELED after zinf_trainer_stop. */
 int  zinf_trainer_step(struct zinf_trainer *t, struct zinf_step *out, struct zinf_status *st);
-/* Gives up the step or evaluation that runs now; what is committed stays. Async-signal-safe; any thread. */
-void zinf_trainer_stop(struct zinf_trainer *t);
+/* An evaluation that runs now, or begins later, ends with -ECANCELED after its current batch. now: so does a step, in the
+ * middle: the trainer can only be closed then, and what is committed stays. Async-signal-safe; any thread. */
+void zinf_trainer_stop(struct zinf_trainer *t, bool now);
 /* Applies pending updates and, with durability, commits them: nothing is left to repeat. */
 int  zinf_trainer_flush(struct zinf_trainer *t, struct zinf_status *st);
 /* The i-th run folder on the drives, NULL past the end; for resume_dirs. */

@@ -17,15 +17,16 @@
 
 /* The first signal ends the run in order; the second ends the process at once. */
 static volatile sig_atomic_t stop_signal;
-static struct zinf_trainer *volatile impatient;      /* the trainer to stop in the middle of a step; NULL = let it finish */
+static struct zinf_trainer *volatile stoppable;
+static volatile sig_atomic_t impatient;              /* stop in the middle of a step, too */
 
 static void on_signal(int sig)
 {
     if (stop_signal)
         _exit(128 + sig);
     stop_signal = sig;
-    if (impatient)
-        zinf_trainer_stop(impatient);
+    if (stoppable)
+        zinf_trainer_stop(stoppable, impatient);
 }
 
 static void catch_signals(void)
@@ -97,6 +98,10 @@ static int evaluate(struct zinf_cli_run *r, uint64_t step, struct zinf_status *s
     char line[96];
     int rc = zinf_trainer_evaluate(r->t, 0, &loss, &tokens, st);
 
+    if (rc == -ECANCELED && stop_signal && !impatient) {      /* only the evaluation is given up */
+        *st = (struct zinf_status){ 0 };
+        return 0;
+    }
     if (rc)
         return rc;
     r->sum.eval_loss = loss;
@@ -114,6 +119,7 @@ static int train(struct zinf_cli_run *r, struct zinf_status *st)
     struct zinf_step *s = &r->last;
     int rc = 0;
 
+    stoppable = r->t;
     zinf_trainer_info(r->t, &info);
     s->step = s->iteration = s->durable_step = info.first_step;
     while (s->step < r->o.steps && !stop_signal && !rc) {
@@ -121,7 +127,7 @@ static int train(struct zinf_cli_run *r, struct zinf_status *st)
         if (rc)
             break;
         zinf_trainer_info(r->t, &info);
-        impatient = info.durable && s->seconds + (info.flush_s > 0 ? info.flush_s : s->seconds) > PATIENCE_S ? r->t : NULL;
+        impatient = info.durable && s->seconds + (info.flush_s > 0 ? info.flush_s : s->seconds) > PATIENCE_S;
         zinf_progress_step(r->progress, s, &info);
         rc = zinf_jsonl_step(r->jsonl, s, &info, st);
         sum->first_loss = isnan(sum->first_loss) ? s->loss : sum->first_loss;

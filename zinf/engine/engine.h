@@ -106,6 +106,7 @@ struct zinf_trainer {
     bool resumed;                       /* the drives held the state at open */
     bool committed;                     /* the run folders hold a record */
     char skip_reason[256];              /* of the last skip */
+    bool stopping;                      /* zinf_trainer_stop; atomic */
     bool discard;                       /* zinf_trainer_discard */
     bool broken;                        /* a step failed: nothing but close is legal */
     uint64_t durable_step, first_step;

@@ -296,9 +296,11 @@ int zinf_trainer_flush(struct zinf_trainer *t, struct zinf_status *st)
     return rc ? rc : zinf_save_wait(t->save, st);
 }
 
-void zinf_trainer_stop(struct zinf_trainer *t)
+void zinf_trainer_stop(struct zinf_trainer *t, bool now)
 {
-    zinf_mover_cancel(t->mover);
+    __atomic_store_n(&t->stopping, true, __ATOMIC_RELAXED);
+    if (now)
+        zinf_mover_cancel(t->mover);
 }
 
 const char *zinf_trainer_state_dir(const struct zinf_trainer *t, uint32_t i)
@@ -418,6 +420,8 @@ int zinf_trainer_evaluate(struct zinf_trainer *t, uint64_t max_samples, double *
     if (!rc)
         rc = flush(t, st);
     for (uint64_t i = 0; i < n && !rc; i += per_run) {
+        if (__atomic_load_n(&t->stopping, __ATOMIC_RELAXED))
+            return zinf_fail(st, -ECANCELED, "the evaluation was stopped");
         rc = zinf_batch_fill(t, ZINF_EVAL, i, n, st);
         if (!rc)
             rc = run(t, ZINF_SCHED_EVAL, false, NULL, st);
