@@ -223,7 +223,7 @@ int zinf_cmd_train(int argc, char **argv)
         zinf_trainer_info(r.t, &info);
     }
     /* A signal that comes later finds a run that is about to end anyway. */
-    impatient = NULL;
+    stoppable = NULL;
     stopped = started && stop_signal && (!rc || rc == -ECANCELED);
     if (!rc)
         rc = finish(&r, stopped && info.durable, &st);
