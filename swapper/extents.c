@@ -50,14 +50,15 @@ static int no_space(const struct zinf_sched_plan *p, const struct zinf_drive *dr
         int n = snprintf(paths + at, sizeof(paths) - at, "%s%s", d ? ", " : "", drives[d].dir);
         at = zinf_min_u64(at + (n > 0 ? (size_t)n : 0), sizeof(paths) - 1);
     }
-    return zinf_fail(st, -ENOSPC, "%s: the drive files need %llu bytes (%s) and %llu (%s) are free: free space there or name "
-                     "another folder in zinf.nvme_paths", paths, (unsigned long long)need,
-                     zinf_size_format(need, need_text, sizeof(need_text)), (unsigned long long)have,
-                     zinf_size_format(have, have_text, sizeof(have_text)));
+    return zinf_fail(st, -ENOSPC,
+                     "%s: the drive files need %llu bytes (%s) and %llu (%s) are free: free space there or name "
+                     "another folder in zinf.nvme_paths",
+                     paths, (unsigned long long)need, zinf_size_format(need, need_text, sizeof(need_text)),
+                     (unsigned long long)have, zinf_size_format(have, have_text, sizeof(have_text)));
 }
 
-static int deal(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint32_t nr_drives, struct zinf_extent *extents,
-                struct zinf_status *st)
+static int deal(const struct zinf_sched_plan *p, struct zinf_drive *drives, uint32_t nr_drives,
+                struct zinf_extent *extents, struct zinf_status *st)
 {
     for (uint32_t d = 0; d < nr_drives; d++)
         drives[d].nbytes = 0;
@@ -87,7 +88,8 @@ void zinf_extents_place(const struct zinf_sched_plan *p, struct zinf_drive *driv
                         continue;
                     uint64_t *off = area < 2 ? extents[g].weight_off_bytes : extents[g].state_off_bytes;
                     off[area % 2] = at;
-                    at += area < 2 ? weight_nbytes(p, g, drives[d].align_nbytes) : state_nbytes(p, g, drives[d].align_nbytes);
+                    at += area < 2 ? weight_nbytes(p, g, drives[d].align_nbytes)
+                                   : state_nbytes(p, g, drives[d].align_nbytes);
                 }
             }
         }

@@ -2,8 +2,8 @@
  *
  *   one drive's file:  unit 0: | weights role 0 of its grains | weights role 1 | state role 0 | state role 1 |  unit 1: ...
  *
- * Inside a | | the grains of the unit that were dealt to this drive follow each other, so a unit's weights are read in one
- * piece per drive while its grains' roles agree. */
+ * Inside a | | the grains of the unit that were dealt to this drive follow each other, so a unit's weights are read in
+ * one piece per drive while its grains' roles agree. */
 #ifndef ZINF_SWAPPER_EXTENTS_H_
 #define ZINF_SWAPPER_EXTENTS_H_
 
@@ -30,8 +30,8 @@ struct zinf_extent {         /* of one grain */
     uint64_t weight_off_bytes[2], state_off_bytes[2];
 };
 
-/* Deals the plan's grains to the drives, each to the one with the fewest bytes so far that has room, and lays out the files.
- * extents has nr_grains entries. Returns 0, or -ENOSPC with need, free and paths. */
+/* Deals the plan's grains to the drives, each to the one with the fewest bytes so far that has room, and lays out the
+ * files. extents has nr_grains entries. Returns 0, or -ENOSPC with need, free and paths. */
 int zinf_extents_make(const struct zinf_sched_plan *plan, struct zinf_drive *drives, uint32_t nr_drives,
                       struct zinf_extent *extents, struct zinf_status *st);
 

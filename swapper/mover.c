@@ -1,7 +1,8 @@
 /* swapper/mover.c - the loop that runs a schedule: issue what may go, take what came back, sleep when there is neither.
  *
- * Completions arrive on a stack of operation numbers (any thread pushes, the mover takes all at once); whoever finds the stack
- * empty signals the eventfd. The mover clears the eventfd, then takes the stack, so a push it misses has a signal behind it. */
+ * Completions arrive on a stack of operation numbers (any thread pushes, the mover takes all at once); whoever finds
+ * the stack empty signals the eventfd. The mover clears the eventfd, then takes the stack, so a push it misses has a
+ * signal behind it. */
 #include "swapper/mover.h"
 
 #include <errno.h>
@@ -102,7 +103,8 @@ void zinf_mover_close(struct zinf_mover *m)
 {
     if (!m)
         return;
-    /* The run may have taken a completion while the thread that pushed it was still about to signal: a few instructions. */
+    /* The run may have taken a completion while the thread that pushed it was still about to signal: a
+     * few instructions. */
     while (atomic_load(&m->nr_inside))
         sched_yield();
     if (m->event_fd >= 0)
@@ -160,7 +162,8 @@ void zinf_mover_complete(struct zinf_mover *m, uint32_t op, int rc)
 
 static int bad_op(struct zinf_status *st, uint32_t op, const char *what)
 {
-    return zinf_fail(st, -EINVAL, "operation %u of the schedule %s: the schedule is wrong, report it with its --trace", op, what);
+    return zinf_fail(st, -EINVAL, "operation %u of the schedule %s: the schedule is wrong, report it with its --trace",
+                     op, what);
 }
 
 static bool range_ok(uint32_t first, uint32_t nr, uint32_t end)
@@ -362,8 +365,9 @@ static void name_inflight(const struct zinf_mover *m)
     char text[128];
     for (uint32_t i = 0; i < m->s->nr_ops; i++)
         if (m->phase[i] == PHASE_ISSUED)
-            zinf_log(m->log, ZINF_LOG_WARN, "nothing has finished for %u ms; still waiting for %s on lane %s", m->quiet_ms,
-                     zinf_op_describe(m->s, i, text, sizeof(text)), zinf_lane_name((enum zinf_lane)m->s->ops[i].lane));
+            zinf_log(m->log, ZINF_LOG_WARN, "nothing has finished for %u ms; still waiting for %s on lane %s",
+                     m->quiet_ms, zinf_op_describe(m->s, i, text, sizeof(text)),
+                     zinf_lane_name((enum zinf_lane)m->s->ops[i].lane));
 }
 
 /* Sleeps until somebody signals, and clears the signal. */
@@ -396,7 +400,8 @@ static void loop(struct zinf_mover *m)
             continue;                        /* the lanes' poll pushed it just now */
         if (!m->nr_inflight) {
             if (!m->fail.rc)
-                zinf_fail(&m->fail, -EDEADLK, "the schedule stands still after %u of %u operations", m->nr_done, m->s->nr_ops);
+                zinf_fail(&m->fail, -EDEADLK, "the schedule stands still after %u of %u operations", m->nr_done,
+                          m->s->nr_ops);
             return;
         }
         wait_event(m);

@@ -1,4 +1,5 @@
-/* swapper/schedule.h - a step is a schedule: which bytes move when, decided before the step, with no I/O and no clock in it.
+/* swapper/schedule.h - a step is a schedule: which bytes move when, decided before the step, with no I/O
+ * and no clock in it.
  *
  *   spec + policy + rates + budgets --zinf_plan_make--> plan (slot counts, homes, the ledger)
  *   plan + kind + flags             --zinf_schedule_build--> schedule (operations in issue order, lanes, slots, dependencies)
@@ -14,8 +15,8 @@
  * later schedules read them there and overwrite them in place, until one commits.
  *
  * Versions are relative to the schedule. Weights and state: 0 = the update of iteration t-1 is still pending, 1 = what
- * iteration t uses. Gradients: -1 = of t-1, 0 = of t. Activations: the micro-batch; dx of micro-batch j carries the layer
- * below which it stands; accumulators the last micro-batch added.
+ * iteration t uses. Gradients: -1 = of t-1, 0 = of t. Activations: the micro-batch; dx of micro-batch j carries the
+ * layer below which it stands; accumulators the last micro-batch added.
  *
  * Dependencies are direct and point backwards in the list, which is the proof that no timing dead-locks: a reader names the
  * writer; an overwriter names the readers since, or the writer when there was none; the first user of a slot names every user
@@ -60,10 +61,11 @@ const char *zinf_op_kind_name(enum zinf_op_kind kind);
 enum zinf_what {
     ZINF_WHAT_NONE,
     ZINF_WHAT_STATE,     /* READ: a grain's optimizer state, extent -> STATE slot */
-    ZINF_WHAT_WEIGHTS,   /* READ: a unit's weights, extents of its grains -> WEIGHT slot; UPLOAD: a unit's weights -> UNIT slot
-                            or device home */
+    ZINF_WHAT_WEIGHTS,   /* READ: a unit's weights, extents of its grains -> WEIGHT slot; UPLOAD: a unit's weights ->
+                          * UNIT slot or device home */
     ZINF_WHAT_GRAIN,     /* WRITE: a grain's weights and/or state -> its alternate extent */
-    ZINF_WHAT_ROWS,      /* UPLOAD: the embedding rows of a micro-batch -> ACT slot; DOWNLOAD: their gradient -> ROWS slot */
+    ZINF_WHAT_ROWS,      /* UPLOAD: the embedding rows of a micro-batch -> ACT slot; DOWNLOAD: their gradient -> ROWS
+                          * slot */
     ZINF_WHAT_INPUT,     /* UPLOAD: a chain without an embedding: the micro-batch's input -> ACT slot */
     ZINF_WHAT_CKPT,      /* DOWNLOAD / UPLOAD: the input of a layer for a micro-batch, ACT slot <-> CKPT slot */
     ZINF_WHAT_GRAD       /* DOWNLOAD: a unit's reduced gradient, GRAD slot -> host home */
@@ -88,7 +90,7 @@ static inline enum zinf_tier zinf_class_tier(enum zinf_class c)
 
 enum zinf_space {
     ZINF_AT_SLOT,                    /* sub = class, index = slot */
-    ZINF_AT_WEIGHT_HOST, ZINF_AT_WEIGHT_DEVICE,      /* homes; index = unit; part = grain, or 0: the device home as a whole */
+    ZINF_AT_WEIGHT_HOST, ZINF_AT_WEIGHT_DEVICE,      /* homes; index = unit; part = grain, or 0: the whole device home */
     ZINF_AT_STATE_HOST, ZINF_AT_STATE_DEVICE,        /* homes; index = grain */
     ZINF_AT_GRAD_HOST, ZINF_AT_GRAD_DEVICE,          /* homes; index = unit */
     ZINF_AT_EXTENT_WEIGHT, ZINF_AT_EXTENT_STATE,     /* drive; index = grain, sub = role */
@@ -103,8 +105,10 @@ struct zinf_loc {
 };
 
 /* What is at a location: for the checker, traces and messages. */
-enum zinf_object_kind { ZINF_OBJ_WEIGHT /* unit */, ZINF_OBJ_STATE /* grain */, ZINF_OBJ_GRAD /* unit */, ZINF_OBJ_ACCUM /* unit */,
-                        ZINF_OBJ_X /* layer, micro */, ZINF_OBJ_DX /* micro */ };
+enum zinf_object_kind {
+    ZINF_OBJ_WEIGHT /* unit */, ZINF_OBJ_STATE /* grain */, ZINF_OBJ_GRAD /* unit */, ZINF_OBJ_ACCUM /* unit */,
+    ZINF_OBJ_X /* layer, micro */, ZINF_OBJ_DX /* micro */
+};
 struct zinf_access {
     struct zinf_loc loc;
     uint32_t part;
@@ -115,8 +119,8 @@ struct zinf_access {
 
 #define ZINF_NONE UINT32_MAX
 
-/* The accesses of every kind come in this order (rd | wr), which the executor relies on. part is 0 unless said otherwise. A part
- * that is a grain stands at grains[part].first_elem within its unit, in a WEIGHT slot as in a home:
+/* The accesses of every kind come in this order (rd | wr), which the executor relies on. part is 0 unless said
+ * otherwise. A part that is a grain stands at grains[part].first_elem within its unit, in a WEIGHT slot as in a home:
  *   READ STATE       EXTENT_STATE                  | STATE slot
  *   READ WEIGHTS     EXTENT_WEIGHT of each grain   | WEIGHT slot, part = each grain
  *   UPDATE           grad home, state (slot or home), weights part (slot or home) | state, weights part
@@ -146,12 +150,12 @@ struct zinf_access {
 struct zinf_op {
     uint8_t  kind, lane, what;
     bool     last;                   /* ADD: the last addend (the gradient is final and is rounded now) */
-    uint32_t layer, unit, grain, micro;   /* ZINF_NONE where it has none; layer in [0, nr_layers], nr_layers = head and loss */
+    uint32_t layer, unit, grain, micro;   /* ZINF_NONE where it has none; layer nr_layers = head and loss */
     uint64_t nbytes;                 /* moved by a transfer, else 0 */
     double   seconds;                /* predicted at the plan's rates */
     uint32_t rd, nr_rd, wr, nr_wr;   /* ranges in schedule.accesses */
     uint32_t dep, nr_deps;           /* range in schedule.deps: ids of earlier operations */
-    uint32_t acq, nr_acq;            /* range in schedule.slots: slots this operation is the first to touch in this occupancy */
+    uint32_t acq, nr_acq;            /* range in schedule.slots: slots it is the first to touch in this occupancy */
     uint32_t free, nr_free;          /* range in schedule.slots: slots whose last user in list order this is */
 };
 
@@ -203,8 +207,8 @@ struct zinf_schedule {
     double   seconds;                 /* predicted */
 };
 
-/* The model as the schedule sees it. Units are numbered 0 .. nr_units-1 in the order their updates run: embedding, layers,
- * head (a tied head is the embedding's unit). */
+/* The model as the schedule sees it. Units are numbered 0 .. nr_units-1 in the order their updates run: embedding,
+ * layers, head (a tied head is the embedding's unit). */
 struct zinf_sched_spec {
     uint32_t nr_units;
     const uint64_t *unit_elems;       /* padded to a multiple of 4096 (ZINF_NORM_CHUNK); 0 is legal */
@@ -216,20 +220,20 @@ struct zinf_sched_spec {
     uint64_t act_nbytes;              /* one ACT slot */
     uint32_t weight_nbytes;           /* per element: 2 (bf16) or 4 */
     uint32_t state_nbytes;            /* per element, beside the weight: bf16 10 (lo m v), fp32 8 (m v); SGD 2 or 0 */
-    uint32_t grad_nbytes;             /* per element of a rounded gradient: 2 or 4; a unit that is the embedding has 4 */
+    uint32_t grad_nbytes;             /* per element of a rounded gradient: 2 or 4; the embedding's has 4 */
     uint64_t grain_elems;             /* of one READ/UPDATE/WRITE; multiple of 4096; grains never cross units */
     enum zinf_tier weight_tier;       /* home of the weights */
     enum zinf_tier state_tier;        /* home of the rest of the state */
     uint64_t device_fixed_nbytes;     /* outside the classes: work space, converted tiles, tables */
     uint64_t host_fixed_nbytes;       /* outside the classes: batches, norms, logs */
 };
-/* Rules of homes: weights are homed no higher than the device and no lower than the state needs: with state on the device the
- * weights are on the device too. The embedding's weights always have a host home, its gradient a host home of 4 B/element, and
- * its state a host home when state_tier is DEVICE (it updates on the cpu lane). state_tier NVME means extents hold weights and
- * state whatever weight_tier is; state_tier HOST and weight_tier NVME: extents hold weights only. With weights on the device and
- * their state below it, weights have a host home too when the state is on the host, for the update to work on. state_nbytes 0:
- * every grain has a state home of 0 bytes and extents hold weights only. A unit of 0 elements that a layer or the head uses has a
- * device home of 0 bytes. */
+/* Rules of homes: weights are homed no higher than the device and no lower than the state needs: with state on the
+ * device the weights are on the device too. The embedding's weights always have a host home, its gradient a host home
+ * of 4 B/element, and its state a host home when state_tier is DEVICE (it updates on the cpu lane). state_tier NVME
+ * means extents hold weights and state whatever weight_tier is; state_tier HOST and weight_tier NVME: extents hold
+ * weights only. With weights on the device and their state below it, weights have a host home too when the state is on
+ * the host, for the update to work on. state_nbytes 0: every grain has a state home of 0 bytes and extents hold weights
+ * only. A unit of 0 elements that a layer or the head uses has a device home of 0 bytes. */
 
 struct zinf_sched_policy {
     uint32_t window;                  /* unit slots wanted beyond the minimum before homes are filled; 0 = default: 1 */
@@ -266,13 +270,14 @@ struct zinf_sched_plan {              /* owns everything it points to */
 };
 
 /* Home sizes: a unit's weights unit_elems * weight_nbytes, a grain's state nr_elems * state_nbytes, a unit's gradient
- * unit_elems * (embedding ? 4 : grad_nbytes); each rounded up to 4096. Also one extent of a grain; 0 for a slot. Says nothing of
- * whether the plan has that home. */
+ * unit_elems * (embedding ? 4 : grad_nbytes); each rounded up to 4096. Also one extent of a grain; 0 for a slot. Says
+ * nothing of whether the plan has that home. */
 uint64_t zinf_plan_home_nbytes(const struct zinf_sched_plan *p, enum zinf_space space, uint32_t index);
 
 /* policy and rates may be NULL: the defaults.
- * Returns 0; -ENOSPC with "needs N more bytes of device memory (minimum M, budget B): raise zinf.device_memory" or the same
- * for host; -EINVAL for a spec that makes no sense; -ENOMEM. The minimum is exact: with exactly that budget it builds. */
+ * Returns 0; -ENOSPC with "needs N more bytes of device memory (minimum M, budget B): raise
+ * zinf.device_memory" or the same for host; -EINVAL for a spec that makes no sense; -ENOMEM. The minimum
+ * is exact: with exactly that budget it builds. */
 int  zinf_plan_make(const struct zinf_sched_spec *spec, const struct zinf_sched_policy *policy,
                     const struct zinf_sched_rates *rates, const struct zinf_sched_budget *budget,
                     struct zinf_sched_plan **out, struct zinf_status *st);
@@ -289,7 +294,11 @@ void zinf_schedule_free(struct zinf_schedule *s);
  * -ENOMEM. */
 int  zinf_schedule_check(const struct zinf_sched_plan *p, const struct zinf_schedule *const *chain, uint32_t nr,
                          struct zinf_status *st);
-struct zinf_sim { double seconds; double busy[ZINF_NR_LANES]; double *start, *end; /* per op of the chain; owned; may be NULL */ };
+struct zinf_sim {
+    double seconds;
+    double busy[ZINF_NR_LANES];
+    double *start, *end; /* per op of the chain; owned; may be NULL */
+};
 /* FIFO execution of the frozen lists at the plan's rates. start/end hold the sum of nr_ops entries or are NULL. */
 int  zinf_schedule_simulate(const struct zinf_sched_plan *p, const struct zinf_schedule *const *chain, uint32_t nr,
                             struct zinf_sim *out);

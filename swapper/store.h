@@ -1,7 +1,7 @@
 /* swapper/store.h - the tiered tensor store: where every location of a plan is, and the drive lanes.
  *
- * The store lays the plan's classes, homes and fixed areas out in one arena per tier and its extents in one file per drive,
- * preallocated and written once. It knows units and grains, not tensors.
+ * The store lays the plan's classes, homes and fixed areas out in one arena per tier and its extents in one file per
+ * drive, preallocated and written once. It knows units and grains, not tensors.
  *
  *   state-<rank> on each drive: for every unit in order: weights role 0 of the unit's grains on this drive, contiguous, then
  *   role 1; then state role 0 and role 1 of those grains. Offsets and lengths are multiples of 4096. A grain's state is its
@@ -48,7 +48,7 @@ struct zinf_store_opts {
     struct zinf_io_queue_opts io;         /* as the user chose; event_fd = the mover's */
     uint32_t lane_depth;                  /* operations in flight on each drive lane; default 32 */
     bool direct;                          /* want O_DIRECT */
-    bool poison;                          /* fill free slots with NaN bytes (0xFF): at open, and when a READ takes one */
+    bool poison;                          /* fill free slots with NaN bytes (0xFF): at open, when a READ takes one */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);   /* creation of the files; may be NULL */
     void *progress_ctx;
     /* Moves bytes from, to or within device memory and is done when it returns. NULL: the device is the CPU, memcpy. */
@@ -75,8 +75,9 @@ int  zinf_store_open(const struct zinf_store_opts *opts, struct zinf_store **out
 /* NULL is fine; waits for what is in flight. The files stay: the run folder owns them. */
 void zinf_store_close(struct zinf_store *s);
 
-/* Address of a slot or home. part = grain: for weights in a home or a WEIGHT slot, the address of that grain's weights inside
- * its unit (0 is the first byte: grain 0 starts a unit); elsewhere it is not looked at. Extents have none: NULL, and so has what the plan does not have. */
+/* Address of a slot or home. part = grain: for weights in a home or a WEIGHT slot, the address of that grain's weights
+ * inside its unit (0 is the first byte: grain 0 starts a unit); elsewhere it is not looked at. Extents have none: NULL,
+ * and so has what the plan does not have. */
 void *zinf_store_addr(const struct zinf_store *s, struct zinf_loc loc, uint32_t part);
 void *zinf_store_device_fixed(const struct zinf_store *s);   /* spec.device_fixed_nbytes bytes */
 void *zinf_store_host_fixed(const struct zinf_store *s);     /* spec.host_fixed_nbytes bytes */

@@ -6,7 +6,8 @@
  *   zinf_trainer_export(t, "out/model", &st);
  *   zinf_trainer_close(t);
  *
- * The only header an application includes. Errors: 0 or -errno, with one line in struct zinf_status that names what to change.
+ * The only header an application includes. Errors: 0 or -errno, with one line in struct zinf_status that
+ * names what to change.
  * Threads: a trainer belongs to the thread that opened it; several trainers may live in one process. */
 #ifndef ZINF_ZINF_H_
 #define ZINF_ZINF_H_
@@ -44,7 +45,8 @@ struct zinf_param {
 };
 uint64_t zinf_param_elems(const struct zinf_param *p);
 
-/* What a layer function is given. Pointers are device pointers, valid until the function's work on the stream is done. */
+/* What a layer function is given. Pointers are device pointers, valid until the function's work on the stream is
+ * done. */
 struct zinf_call {
     const struct zinf_device_ops *ops;      /* operations to build on: ops->gemm(stream, ...) */
     struct zinf_stream *stream;
@@ -73,8 +75,8 @@ struct zinf_layer {
     /* Optional: constant tables of the layer (the same for equal ctx), written once. NULL = none. */
     size_t (*constants_nbytes)(const struct zinf_layer *l, uint32_t batch, uint32_t seq);
     void   (*constants)(const struct zinf_layer *l, uint32_t batch, uint32_t seq, void *out);
-    /* Required. Return 0 or -errno. backward is given x and the gradient of y and recomputes what it needs. A head has no y:
-     * forward computes row_loss only; backward computes row_loss, dx (written) and grads. */
+    /* Required. Return 0 or -errno. backward is given x and the gradient of y and recomputes what it needs. A head has
+     * no y: forward computes row_loss only; backward computes row_loss, dx (written) and grads. */
     int (*forward)(const struct zinf_layer *l, const struct zinf_call *c);
     int (*backward)(const struct zinf_layer *l, const struct zinf_call *c);
 };
@@ -85,9 +87,10 @@ struct zinf_chain {
     const struct zinf_layer *layers;        /* nr_layers */
     uint32_t nr_layers;
     const struct zinf_layer *head;
-    bool tied;                              /* head->params[0] is the embedding (same name and shape): one tensor, one unit */
+    bool tied;                              /* head->params[0] is the embedding (same name and shape): one unit */
     uint64_t vocab;                         /* tokens and targets must be below; 0 = not checked */
-    double   flops_per_token;               /* forward + backward as the field counts them (6 x parameters + attention); for reports */
+    double   flops_per_token;               /* forward + backward as the field counts them (6 x parameters + attention);
+                                             * for reports */
 };
 
 /* ---- data -----------------------------------------------------------------------------------------------------------
@@ -97,13 +100,14 @@ struct zinf_source {
     void *ctx;
     /* Required. Samples (windows of seq tokens) in a split: one epoch. */
     uint64_t (*nr_samples)(void *ctx, enum zinf_split split);
-    /* Required. Sample `index` (training: in the order of epoch index / nr_samples; any index is legal) into tokens[seq] and
-     * targets[seq]. tokens is NULL for a chain without an embedding: then input[seq * width] (fp32) is filled instead. */
+    /* Required. Sample `index` (training: in the order of epoch index / nr_samples; any index is legal) into
+     * tokens[seq] and targets[seq]. tokens is NULL for a chain without an embedding: then input[seq * width] (fp32) is
+     * filled instead. */
     int (*fetch)(void *ctx, enum zinf_split split, uint64_t index, int32_t *tokens, int32_t *targets, float *input,
                  struct zinf_status *st);
 };
 
-/* ---- training ------------------------------------------------------------------------------------------------------ */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 struct zinf_trainer;
 
 struct zinf_trainer_opts {                  /* zero in a field = its default */
@@ -159,7 +163,7 @@ struct zinf_run_info {
     uint64_t use_nbytes[ZINF_API_TIERS];    /* the plan's ledger; nvme: files */
     uint64_t peak_nbytes[ZINF_API_TIERS];   /* occupied at once so far */
     uint64_t minimum_nbytes[2];             /* device, host: the least this run could do with */
-    uint64_t base_rss_nbytes, peak_rss_nbytes;   /* process besides the arenas after step 1; whole process since the start */
+    uint64_t base_rss_nbytes, peak_rss_nbytes;   /* besides the arenas, after step 1; whole process since start */
     uint64_t drive_read_nbytes, drive_written_nbytes;
     uint32_t threads;
     bool     direct;                        /* O_DIRECT on every drive */
@@ -168,8 +172,8 @@ struct zinf_run_info {
     char     state_dir[1024];               /* first run folder, "" without */
 };
 
-/* Opens everything, checks everything, initialises the state. -EINVAL: configuration, model or budgets cannot work (nothing was
- * written); else -errno of what failed. On failure *out is NULL. */
+/* Opens everything, checks everything, initialises the state. -EINVAL: configuration, model or budgets cannot work
+ * (nothing was written); else -errno of what failed. On failure *out is NULL. */
 int  zinf_trainer_open(const struct zinf_trainer_opts *opts, struct zinf_trainer **out, struct zinf_status *st);
 /* One optimizer step: every micro-batch, exact clipping, the update (its last part runs at the start of the next step or in
  * the next flush). A gradient that is not finite skips the update with a line that names iteration, rank and first bad tensor;
@@ -183,9 +187,10 @@ int  zinf_trainer_flush(struct zinf_trainer *t, struct zinf_status *st);
 /* The i-th run folder on the drives, NULL past the end; for resume_dirs. */
 const char *zinf_trainer_state_dir(const struct zinf_trainer *t, uint32_t i);
 /* Mean loss over the targets of the evaluation split; pending updates are applied first. max_samples 0 = all. */
-int  zinf_trainer_evaluate(struct zinf_trainer *t, uint64_t max_samples, double *loss, uint64_t *tokens, struct zinf_status *st);
-/* Hugging Face folder: model.safetensors and, for a model that had one, config.json. dtype is the run's. dir must not exist or
- * be an export. One tensor in RAM at a time. */
+int  zinf_trainer_evaluate(struct zinf_trainer *t, uint64_t max_samples, double *loss, uint64_t *tokens,
+                           struct zinf_status *st);
+/* Hugging Face folder: model.safetensors and, for a model that had one, config.json. dtype is the run's. dir must not
+ * exist or be an export. One tensor in RAM at a time. */
 int  zinf_trainer_export(struct zinf_trainer *t, const char *dir, struct zinf_status *st);
 void zinf_trainer_info(struct zinf_trainer *t, struct zinf_run_info *out);
 /* One line per class of state: name, tier, bytes (the placement report). */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/convert.h"
+#include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/openblas.h"
@@ -393,81 +394,14 @@ static int op_rope(struct zinf_stream *s, float *x, uint64_t rows, uint64_t seq,
     return 0;
 }
 
-static bool attention_is_valid(const struct zinf_attention *a)
-{
-    return a->nr_kv_heads && a->nr_heads && a->nr_heads % a->nr_kv_heads == 0 && a->head_dim && a->head_dim % 2 == 0 &&
-           a->head_dim <= ZINF_CPU_HEAD_DIM_MAX && a->q_stride >= a->nr_heads * a->head_dim &&
-           a->o_stride >= a->nr_heads * a->head_dim && a->kv_stride >= a->nr_kv_heads * a->head_dim;
-}
-
-static void attention_forward_tile(void *ctx, uint64_t tile, uint32_t worker)
-{
-    const struct call *c = ctx;
-    const struct zinf_attention *a = c->args;
-    uint64_t nr_blocks = zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), row = tile / nr_blocks;
-    uint64_t block = nr_blocks - 1 - tile % nr_blocks;      /* the late ones see most keys: first, for balance */
-
-    c->env->kernels.a->forward(a, row / a->nr_heads, row % a->nr_heads, block * ZINF_CPU_ATTENTION_BLOCK,
-                               c->env->scratch + worker * c->env->scratch_floats);
-}
-
 static int op_attention_forward(struct zinf_stream *s, const struct zinf_attention *a)
 {
-    if (!attention_is_valid(a))
-        return -EINVAL;
-    for_tiles(env_of(s), a->batch * a->nr_heads * zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), 1,
-              attention_forward_tile, a);
-    return 0;
+    return zinf_cpu_attention_forward(env_of(s), a);
 }
 
-static void attention_backward_tile(void *ctx, uint64_t tile, uint32_t worker)
-{
-    const struct call *c = ctx;
-    const struct zinf_attention *a = c->args;
-
-    c->env->kernels.a->backward(a, tile / a->nr_kv_heads, tile % a->nr_kv_heads,
-                                c->env->scratch + worker * c->env->scratch_floats);
-}
-
-static void attention_backward_keys_tile(void *ctx, uint64_t tile, uint32_t worker)
-{
-    const struct call *c = ctx;
-    const struct zinf_attention *a = c->args;
-    uint64_t nr_blocks = zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), row = tile / nr_blocks;
-
-    c->env->kernels.a->backward_keys(a, row / a->nr_kv_heads, row % a->nr_kv_heads,
-                                     tile % nr_blocks * ZINF_CPU_ATTENTION_BLOCK,
-                                     c->env->scratch + worker * c->env->scratch_floats);
-}
-
-static void attention_backward_queries_tile(void *ctx, uint64_t tile, uint32_t worker)
-{
-    const struct call *c = ctx;
-    const struct zinf_attention *a = c->args;
-    uint64_t nr_blocks = zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK), row = tile / nr_blocks;
-    uint64_t block = nr_blocks - 1 - tile % nr_blocks;
-
-    c->env->kernels.a->backward_queries(a, row / a->nr_heads, row % a->nr_heads, block * ZINF_CPU_ATTENTION_BLOCK,
-                                        c->env->scratch + worker * c->env->scratch_floats);
-}
-
-/* Both cuts give the same bits, so here, and only here, the number of threads may choose: whole key heads cost 5
- * units each but come in rounds, pieces cost 7 and share evenly. */
 static int op_attention_backward(struct zinf_stream *s, const struct zinf_attention *a)
 {
-    const struct zinf_cpu_gemm_env *env = env_of(s);
-    uint64_t nr_threads = zinf_pool_nr_threads(env->pool), nr_blocks = zinf_div_up(a->seq, ZINF_CPU_ATTENTION_BLOCK);
-    uint64_t nr_heads = a->batch * a->nr_kv_heads;
-
-    if (!attention_is_valid(a))
-        return -EINVAL;
-    if (5 * zinf_div_up(nr_heads, nr_threads) * nr_threads <= 7 * nr_heads || nr_blocks == 1) {
-        for_tiles(env, nr_heads, 1, attention_backward_tile, a);
-        return 0;
-    }
-    for_tiles(env, nr_heads * nr_blocks, 1, attention_backward_keys_tile, a);
-    for_tiles(env, a->batch * a->nr_heads * nr_blocks, 1, attention_backward_queries_tile, a);
-    return 0;
+    return zinf_cpu_attention_backward(env_of(s), a);
 }
 
 struct pointwise_args {

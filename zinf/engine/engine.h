@@ -158,13 +158,14 @@ void zinf_save_close(struct zinf_save *s);
 /* exec.c: fills t->lanes. */
 int  zinf_exec_open(struct zinf_trainer *t, struct zinf_exec **out, struct zinf_status *st);
 void zinf_exec_close(struct zinf_exec *e);
-/* The mover sees a stream operation from issue to completion, its wait in the queue included; this replaces the busy time of
- * stream lanes by what their operations took. Call once after each run. */
+/* The mover sees a stream operation from issue to completion, its wait in the queue included; this replaces the busy
+ * time of stream lanes by what their operations took. Call once after each run. */
 void zinf_exec_take_busy(struct zinf_exec *e, struct zinf_mover_stats *stats);
 /* After a failed run of s: the line of the operation that failed, where it was one of ours; else st is unchanged. */
 void zinf_exec_failure(const struct zinf_exec *e, const struct zinf_schedule *s, struct zinf_status *st);
 
-/* ops.c: the body of one operation. s is its stream, or NULL on the cpu lane (a pool worker). Returns 0 or -errno, filling st. */
+/* ops.c: the body of one operation. s is its stream, or NULL on the cpu lane (a pool worker). Returns 0
+ * or -errno, filling st. */
 int zinf_op_run(struct zinf_trainer *t, const struct zinf_schedule *sched, uint32_t op, struct zinf_stream *s,
                 struct zinf_status *st);
 

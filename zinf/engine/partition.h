@@ -1,7 +1,8 @@
 /* zinf/engine/partition.h - a chain laid out in units: which parameter lies where, and the schedule's view of it.
  *
- * A unit is one flat buffer; every parameter starts at a multiple of ZINF_PARAM_ALIGN elements and the unit ends at a multiple
- * of ZINF_NORM_CHUNK, so that norms, blocks and drive alignment fall together. Padding is zero and stays zero. */
+ * A unit is one flat buffer; every parameter starts at a multiple of ZINF_PARAM_ALIGN elements and the unit ends at a
+ * multiple of ZINF_NORM_CHUNK, so that norms, blocks and drive alignment fall together. Padding is zero and stays
+ * zero. */
 #ifndef ZINF_ENGINE_PARTITION_H_
 #define ZINF_ENGINE_PARTITION_H_
 
@@ -28,7 +29,7 @@ struct zinf_partition {
     uint32_t *unit_first_param;         /* nr_units + 1 */
     uint64_t *unit_elems;               /* padded */
     uint32_t embed_unit, head_unit;     /* ZINF_NONE: none; equal when tied */
-    uint32_t *layer_units;              /* chain->nr_layers; ZINF_NONE never: a layer without parameters has an empty unit */
+    uint32_t *layer_units;              /* chain->nr_layers; a layer without parameters has an empty unit */
     uint32_t *head_params;              /* chain->head->nr_params: index into params */
     uint64_t nr_elems;                  /* of all parameters, padding not counted */
 };
