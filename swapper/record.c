@@ -268,10 +268,17 @@ int zinf_record_create(const char *dir, uint32_t rank, uint64_t slot_nbytes, str
     return rc;
 }
 
+/* As a slot is made: nothing was ever committed to it. */
+static bool all_zero(const unsigned char *b, uint64_t nbytes)
+{
+    return !b[0] && !memcmp(b, b + 1, nbytes - 1);
+}
+
 int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, struct zinf_record *out, uint32_t *nr_valid,
                      struct zinf_status *st)
 {
     struct file file, *f = &file;
+    bool damaged = false;
     uint32_t found = 0;
     int rc = open_file(dir, rank, O_RDONLY, f, st);
 
@@ -287,8 +294,12 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
         struct parts p;
 
         rc = transfer(f, false, i * f->slot_nbytes, f->slot_nbytes, st);
-        if (rc || !valid(f->buf, f->slot_nbytes, &p))
+        if (rc)
             continue;
+        if (!valid(f->buf, f->slot_nbytes, &p)) {
+            damaged = damaged || !all_zero(f->buf, f->slot_nbytes);
+            continue;
+        }
         if (nr_valid)
             ++*nr_valid;
         if (get64(f->buf + 24) >= newest_below || (found && get64(f->buf + 24) <= out->generation))
@@ -298,8 +309,9 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
         out->slot = (uint32_t)i;
         found += !rc;
     }
+    out->other_damaged = damaged;
     if (!rc && !found)
-        rc = zinf_fail(st, -ENOENT, "%s holds no valid record", f->path);
+        rc = zinf_fail(st, -ENOENT, "%s holds no valid record%s", f->path, damaged ? ": what is there is damaged" : "");
     if (rc)
         zinf_record_free(out);
     close_file(f);

@@ -47,6 +47,7 @@ struct zinf_record {                   /* owns its arrays: zinf_record_free */
     char    *fingerprint;              /* text */
     uint64_t slot_nbytes;              /* of the file it is for */
     uint32_t slot;                     /* where load found it; not stored */
+    bool     other_damaged;            /* the other slot holds bytes and no record: torn by a loss of power, or changed by the drive */
 };
 
 /* All arrays allocated (zeroed) for the given sizes. Returns 0 or -ENOMEM. */

@@ -84,6 +84,9 @@ int zinf_resume_record(struct zinf_trainer *t, struct zinf_status *st)
         return zinf_fail(st, -EINVAL, "the record in %s was made on %u drives; %u run folders are given", o->resume_dirs[0],
                          t->record.nr_drives, o->nr_resume_dirs);
     t->resumed = true;
+    if (t->record.other_damaged)
+        zinf_log(o->log, ZINF_LOG_WARN, "%s/record-0: slot %u of 2 is damaged, by a loss of power or by the drive: going on from "
+                 "the other, iteration %llu", o->resume_dirs[0], 2 - t->record.slot, (unsigned long long)t->record.generation);
     return zinf_verdict_decode(t->record.payload, t->record.payload_nbytes, &t->verdict, st);
 }
 
