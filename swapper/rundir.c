@@ -466,12 +466,24 @@ static int remove_own(const struct zinf_rundir *r)
     return rc;
 }
 
+/* Somebody deleted or moved the folder while it was ours. */
+static bool still_there(const struct zinf_rundir *r)
+{
+    char path[sizeof(r->path) + sizeof("/" LOCK_NAME)];
+    struct stat mine, at;
+    snprintf(path, sizeof(path), "%s/" LOCK_NAME, r->path);
+    return !fstat(r->lock_fd, &mine) && !lstat(path, &at) && mine.st_ino == at.st_ino && mine.st_dev == at.st_dev;
+}
+
 int zinf_rundir_close(struct zinf_rundir *r, bool remove, struct zinf_status *st)
 {
     if (r->lock_fd < 0)
         return 0;
-    int rc = remove ? remove_own(r) : 0;
-    if (rc)
+    int rc = remove ? remove_own(r) : still_there(r) ? 0 : -ESTALE;
+    if (rc && !remove)
+        zinf_fail(st, rc, "%s was deleted or moved while it was in use: what was kept there cannot be resumed from that path",
+                  r->path);
+    else if (rc)
         zinf_fail(st, rc, "%s: the run's folder could not be deleted: %s: delete it by hand", r->path, strerror(-rc));
     close(r->lock_fd);
     r->lock_fd = -1;

@@ -47,8 +47,8 @@ int  zinf_rundir_adopt(const char *path, struct zinf_rundir *out, struct zinf_st
  * a dir that cannot be read is an error. */
 int  zinf_rundir_sweep(const char *dir, bool (*has_record)(const char *path, void *ctx), void *ctx, uint64_t *freed_nbytes,
                        const struct zinf_log *log, struct zinf_status *st);
-/* Releases the lock; remove = delete the folder and what is in it first. Safe on a closed one. -ESTALE: the folder at the path
- * is not the one that was locked any more; nothing was deleted. */
+/* Releases the lock; remove = delete the folder and what is in it first. Safe on a closed one. -ESTALE, with a line: the folder
+ * at the path is not the one that was locked any more; nothing was deleted, and what was kept is not there. */
 int  zinf_rundir_close(struct zinf_rundir *r, bool remove, struct zinf_status *st);
 
 #ifdef __cplusplus
