@@ -74,6 +74,7 @@ struct Tiny {
   bool bf16 = true, keep_state = true;
   uint64_t iterations = 12, save_every = 0, nan_first = 4, nan_last = 5;
   uint32_t keep = 0;
+  uint64_t device_memory = 32u << 20, host_memory = 500u << 10;    // little enough that every step reads its state
   std::vector<std::string> resume;         // run folders
   std::string load;                        // a named checkpoint
   zinf_engine_hooks hooks = {};
@@ -100,7 +101,8 @@ inline std::string Config(const Tiny &r) {
          "},\"optimizer\":{\"type\":\"AdamW\",\"params\":{\"lr\":0.003,\"weight_decay\":0.01}},"
          "\"zero_optimization\":{\"stage\":3,\"offload_param\":{\"device\":\"" + r.offload +
          "\"},\"offload_optimizer\":{\"device\":\"" + r.offload + "\"}},\"zinf\":{\"threads\":2,"
-         "\"device_memory\":33554432,\"host_memory\":16777216,\"io_backend\":\"" + r.io + "\",\"durability\":" + r.durability +
+         "\"device_memory\":" + std::to_string(r.device_memory) + ",\"host_memory\":" + std::to_string(r.host_memory) +
+         ",\"io_backend\":\"" + r.io + "\",\"durability\":" + r.durability +
          ",\"sync\":\"" + r.sync + "\",\"keep_state\":" + (r.keep_state ? "true" : "false") + ",\"nvme_paths\":[\"" +
          r.Drive() + "\"]}}";
 }

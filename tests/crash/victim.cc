@@ -1,6 +1,7 @@
 // tests/crash/victim.cc - a training run in a process of its own, to be killed.
 //
 //   victim WORK [key=value ...]    offload dtype durability sync io iterations save_every keep resume load marks
+//                                device_memory host_memory
 //
 // resume and load are folders; marks is a descriptor that takes what has been reached (struct Reached). Exits with 0, or with 1
 // and the line of the error on standard error.
@@ -22,6 +23,8 @@ bool Set(zinf_crash::Tiny *r, int *marks, const std::string &key, const std::str
   else if (key == "keep") r->keep = static_cast<uint32_t>(std::stoul(value));
   else if (key == "resume") r->resume.push_back(value);
   else if (key == "load") r->load = value;
+  else if (key == "device_memory") r->device_memory = std::stoull(value);
+  else if (key == "host_memory") r->host_memory = std::stoull(value);
   else if (key == "marks") *marks = std::stoi(value);
   else return false;
   return true;
