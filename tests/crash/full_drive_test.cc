@@ -217,4 +217,30 @@ TEST_F(FullDrive, AnExportThatDoesNotFitLeavesNoFileUnderItsName) {
   }
 }
 
+TEST_F(FullDrive, AReadOnlyDriveIsNamedAndKeepsItsState) {
+  Mount(256u << 20, 0);
+  Tiny r = Export(run_);
+  r.drive = small_;
+  r.iterations = 5;
+  Result x = zinf_crash::Run(r);
+  ASSERT_EQ(0, x.rc) << x.message;
+  ASSERT_EQ(0, mount("zinf-test", small_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr)) << strerror(errno);
+  Tiny fresh = Export(r), on = Export(r), saves = Export(run_), out = run_;
+  on.resume = x.dirs;
+  on.iterations = 12;
+  saves.saves = small_ + "/saves";
+  saves.save_every = 2;
+  out.out = small_ + "/model";
+  for (const Tiny &t : {fresh, on, saves, out}) {
+    Result y = zinf_crash::Run(t);
+    EXPECT_EQ(-EROFS, y.rc) << y.message;
+    EXPECT_NE(std::string::npos, y.message.find(small_)) << y.message;
+    EXPECT_EQ(std::string::npos, y.message.find('\n'));
+  }
+  MakeRoom();
+  Result end = zinf_crash::Run(on);
+  ASSERT_EQ(0, end.rc) << end.message;
+  EXPECT_TRUE(weights_ == zinf_crash::Weights(on));
+}
+
 }  // namespace
