@@ -191,6 +191,8 @@ int zinf_cmd_export(int argc, char **argv)
         rc = zinf_fail(&st, -EINVAL, "--%s is missing; see zinf export --help", from ? "out" : "from");
     if (rc)
         return zinf_cmd_usage(&st);
+    if (log.level == ZINF_LOG_INFO)         /* what the configuration makes of the run was said when it ran */
+        log.level = ZINF_LOG_WARN;
     rc = zinf_hf_check_dir(out, &st);
     snprintf(path, sizeof(path), "%.1000s/checkpoint.json", from);
     if (!rc)

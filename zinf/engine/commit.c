@@ -207,7 +207,6 @@ char *zinf_state_meta(const struct zinf_trainer *t, const struct zinf_verdict *v
     struct zinf_json_out j = { 0 };
 
     zinf_json_open_object(&j, NULL);
-    zinf_json_put_integer(&j, "step", (int64_t)v->applied);
     zinf_json_put_integer(&j, "iteration", (int64_t)v->iteration);
     zinf_json_put_integer(&j, "next_sample", (int64_t)v->next_sample);
     zinf_json_put_integer(&j, "skips_in_a_row", (int64_t)v->skips_in_a_row);

@@ -22,6 +22,17 @@ struct zinf_jsonl {
 
 static const char *const tier_names[ZINF_NR_TIERS] = { "device", "host", "nvme" };
 
+/* A line that was cut (by a full drive) must not take the next one with it. */
+static int end_torn_line(int fd)
+{
+    off_t size = lseek(fd, 0, SEEK_END);
+    char last = '\n';
+
+    if (size < 0 || (size && pread(fd, &last, 1, size - 1) != 1))
+        return errno == ESPIPE ? 0 : -errno;        /* a pipe has no line of before */
+    return last == '\n' || write(fd, "\n", 1) == 1 ? 0 : -errno;
+}
+
 int zinf_jsonl_open(const char *path, bool append, struct zinf_jsonl **out, struct zinf_status *st)
 {
     struct zinf_jsonl *j = calloc(1, sizeof(*j));
@@ -32,9 +43,12 @@ int zinf_jsonl_open(const char *path, bool append, struct zinf_jsonl **out, stru
         free(j);
         return zinf_fail(st, -ENOMEM, "log %s: out of memory", path);
     }
-    j->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
-    if (j->fd < 0) {
-        rc = zinf_fail(st, -errno, "log %s: %s", path, strerror(errno));
+    j->fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+    rc = j->fd < 0 ? -errno : append ? end_torn_line(j->fd) : 0;
+    if (rc) {
+        zinf_fail(st, rc, "log %s: %s", path, strerror(-rc));
+        if (j->fd >= 0)
+            close(j->fd);
         free(j->path);
         free(j);
         return rc;
