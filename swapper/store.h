@@ -64,8 +64,8 @@ struct zinf_store_opts {
     const char *fingerprint;              /* likewise; NULL = "" */
     uint32_t payload_nbytes;              /* of every record */
     /* Borrowed for the call: the files of this record are opened instead of made. Nothing is created or written before the
-     * first WRITE, put or commit (with power the files are flushed: what is resumed is durable from then on). A plan that does not fit the record is refused with the first difference, and a file that is
-     * not there or has another length is named. */
+     * first WRITE, put or commit (with power the files are flushed: what is resumed is durable from then on). A plan that does
+     * not fit the record is refused with the first difference, and a file that is not there or has another length is named. */
     const struct zinf_record *resume;
 };
 

@@ -1,4 +1,5 @@
-// tests/crash/damage_test.cc - drives that lie, fail, or lose their files: found at the next read, named, and nothing else is lost.
+/* tests/crash/damage_test.cc - drives that lie, fail, or lose their files: found at the next read,
+ * named, and nothing else is lost. */
 #include <gtest/gtest.h>
 
 #include <random>
@@ -62,7 +63,8 @@ class Damage : public ::testing::Test {
     Result x = zinf_crash::Run(r);
     EXPECT_EQ(0, x.rc) << x.message;
     uint32_t total = 0;
-    for (size_t i = 0; i < log.nr; i++) total += log.entries[i].event == ZINF_IO_FAULT_TAKEN && log.entries[i].dir == dir;
+    for (size_t i = 0; i < log.nr; i++)
+      total += log.entries[i].event == ZINF_IO_FAULT_TAKEN && log.entries[i].dir == dir;
     zinf_io_fault_log_free(&log);
     ClearDrive();
     return total;
@@ -165,7 +167,7 @@ TEST_F(Damage, ABitOfTheRecordIsNamedAndTheOneBeforeIsUsed) {
   }
   // Both: refused, named, and not deleted.
   std::string both = record;
-  both[40] = static_cast<char>(both[40] ^ 1), both[both.size() / 2 + 40] = static_cast<char>(both[both.size() / 2 + 40] ^ 1);
+  for (size_t at : {size_t{40}, both.size() / 2 + 40}) both[at] = static_cast<char>(both[at] ^ 1);
   ASSERT_TRUE(Spill(path, both));
   Result x = zinf_crash::Run(Export(next));
   EXPECT_EQ(-ENOENT, x.rc) << x.message;
@@ -232,7 +234,8 @@ TEST_P(Faults, TheRunEndsWithPathAndOffsetAndGoesOnFromTheRecordBefore) {
     EXPECT_EQ(rule.arg, x.rc) << where << ": " << x.message;
     EXPECT_EQ(std::string::npos, x.message.find('\n')) << where;
     EXPECT_NE(std::string::npos, x.message.find(run_.work + "/drive/zinf-")) << where << ": " << x.message;
-    EXPECT_TRUE(GetParam() == ZINF_IO_SYNC || x.message.find("offset") != std::string::npos) << where << ": " << x.message;
+    EXPECT_TRUE(GetParam() == ZINF_IO_SYNC || x.message.find("offset") != std::string::npos)
+        << where << ": " << x.message;
     // Failed before the first record: nothing is kept. After it: the record stays, and goes on.
     std::vector<std::string> left = Names(run_.work + "/drive");
     ASSERT_EQ(x.dirs.empty() ? 0u : 1u, left.size()) << where;
@@ -241,7 +244,8 @@ TEST_P(Faults, TheRunEndsWithPathAndOffsetAndGoesOnFromTheRecordBefore) {
       on.resume = {run_.work + "/drive/" + left[0]};
       zinf_record rec;
       zinf_status st = {};
-      ASSERT_EQ(0, zinf_record_load(on.resume[0].c_str(), 0, UINT64_MAX, &rec, nullptr, &st)) << where << ": " << st.text;
+      ASSERT_EQ(0, zinf_record_load(on.resume[0].c_str(), 0, UINT64_MAX, &rec, nullptr, &st))
+          << where << ": " << st.text;
       zinf_verdict v;
       ASSERT_EQ(0, zinf_verdict_decode(rec.payload, rec.payload_nbytes, &v, &st)) << st.text;
       EXPECT_GE(v.applied, x.durable) << where;
@@ -254,9 +258,12 @@ TEST_P(Faults, TheRunEndsWithPathAndOffsetAndGoesOnFromTheRecordBefore) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Faults, ::testing::Values(ZINF_IO_READ, ZINF_IO_WRITE, ZINF_IO_SYNC), [](const auto &info) {
-  return std::string(info.param == ZINF_IO_READ ? "Read" : info.param == ZINF_IO_WRITE ? "Write" : "Sync");
-});
+INSTANTIATE_TEST_SUITE_P(Every, Faults, ::testing::Values(ZINF_IO_READ, ZINF_IO_WRITE, ZINF_IO_SYNC),
+                         [](const auto &info) {
+                           return std::string(info.param == ZINF_IO_READ    ? "Read"
+                                              : info.param == ZINF_IO_WRITE ? "Write"
+                                                                            : "Sync");
+                         });
 
 TEST_F(Damage, ABitFlippedOnTheWayInIsFoundByThePassThatUsesIt) {
   Tiny base = run_;

@@ -1,8 +1,8 @@
-// tests/crash/full_drive_test.cc - a drive without room, at every stage: one clear line, nothing half-made under a final name,
-// nothing of the state lost.
-//
-// The drive is a tmpfs in a mount namespace of this process. Room runs out in bytes or in inodes; the second kind makes each new
-// file fail in turn.
+/* tests/crash/full_drive_test.cc - a drive without room, at every stage: one clear line, nothing half-made under a final
+ * name, nothing of the state lost.
+ *
+ * The drive is a tmpfs in a mount namespace of this process. Room runs out in bytes or in inodes; the second kind makes
+ * each new file fail in turn. */
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -28,7 +28,8 @@ std::string EnterNamespace() {
         !zinf_crash::Spill("/proc/self/gid_map", "0 " + std::to_string(gid) + " 1"))
       return "no user namespace of its own";
   }
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr)) return std::string("mounts stay shared: ") + strerror(errno);
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr))
+    return std::string("mounts stay shared: ") + strerror(errno);
   return "";
 }
 
@@ -185,7 +186,7 @@ TEST_F(FullDrive, ACheckpointThatDoesNotFitEndsTheRunAndTheStateStays) {
     ExpectOnlyWhole(where);
     ExpectGoesOn(x, where);
   }
-  // .step-N.tmp, lock, state.safetensors, checkpoint.json: the last is missed in the background, and told at the next save.
+  // .step-N.tmp, lock, state.safetensors, checkpoint.json: the last is missed in the background, told at the next save.
   for (unsigned nr = 1; nr <= 4; nr++) {
     std::string where = std::to_string(nr) + " inodes";
     Mount(64u << 20, nr);

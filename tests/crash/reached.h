@@ -1,4 +1,4 @@
-// tests/crash/reached.h - what the victim says of its progress, through a pipe.
+/* tests/crash/reached.h - what the victim says of its progress, through a pipe. */
 #ifndef ZINF_TESTS_CRASH_REACHED_H_
 #define ZINF_TESTS_CRASH_REACHED_H_
 

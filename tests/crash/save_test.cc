@@ -1,4 +1,5 @@
-// tests/crash/save_test.cc - a checkpoint saved while training goes on is the state of its step, and costs nothing that stays.
+/* tests/crash/save_test.cc - a checkpoint saved while training goes on is the state of its step, and costs nothing
+ * that stays. */
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,9 +1,9 @@
-// tests/crash/tiny_run.h - a whole training run in a folder of its own, small enough to be killed hundreds of times.
-//
-//   WORK/model.json, text.txt    what is trained, on what
-//   WORK/drive/                  zinf.nvme_paths (or another folder)
-//   WORK/saves/                  named checkpoints
-//   WORK/export/                 the weights at the end
+/* tests/crash/tiny_run.h - a whole training run in a folder of its own, small enough to be killed hundreds of times.
+ *
+ *   WORK/model.json, text.txt    what is trained, on what
+ *   WORK/drive/                  zinf.nvme_paths (or another folder)
+ *   WORK/saves/                  named checkpoints
+ *   WORK/export/                 the weights at the end */
 #ifndef ZINF_TESTS_CRASH_TINY_RUN_H_
 #define ZINF_TESTS_CRASH_TINY_RUN_H_
 
@@ -55,7 +55,8 @@ inline std::string MakeWork(const std::string &name) {
   bool ok = Spill(work + "/text.txt", text) && !mkdir((work + "/drive").c_str(), 0700) &&
             !mkdir((work + "/saves").c_str(), 0700) &&
             Spill(work + "/model.json",
-                  R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":32,"intermediate_size":72,)"
+                  R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":32,)"
+                  R"("intermediate_size":72,)"
                   R"("num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":256,)"
                   R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"max_position_embeddings":64,"hidden_act":"silu",)"
                   R"("initializer_range":0.05,"tie_word_embeddings":false})");
@@ -78,14 +79,15 @@ struct Tiny {
   std::vector<std::string> resume;         // run folders
   std::string load;                        // a named checkpoint
   zinf_engine_hooks hooks = {};
-  bool finish = true;                      // flush and export at the end; false: leave as a kill would, but for the lock
+  bool finish = true;                      // flush and export at the end
 
   std::string Drive() const { return drive.empty() ? work + "/drive" : drive; }
   std::string Saves() const { return saves.empty() ? work + "/saves" : saves; }
   std::string Out() const { return out.empty() ? work + "/export" : out; }
 };
 
-// What happened, in order: 'c' a part of start-up is done, 'o' open, 's' a step, 'x' before the export, 'e' after it, 'q' closed.
+// What happened, in order: 'c' a part of start-up is done, 'o' open, 's' a step, 'x' before the export, 'e' after it, 'q'
+// closed.
 using Mark = std::function<void(char kind, uint64_t iteration)>;
 
 struct Result {
@@ -114,7 +116,8 @@ inline void KeepLine(void *ctx, zinf_log_level, const char *line) {
 inline void Progress(void *ctx, const char *, uint64_t, uint64_t) { (*static_cast<Mark *>(ctx))('c', 0); }
 
 // step, when given, is called after each one and ends the run by returning false.
-inline Result Run(const Tiny &r, Mark mark = nullptr, const std::function<bool(zinf_trainer *, const zinf_step &)> &step = nullptr) {
+inline Result Run(const Tiny &r, Mark mark = nullptr,
+                  const std::function<bool(zinf_trainer *, const zinf_step &)> &step = nullptr) {
   Result out;
   zinf_status st = {};
   zinf_trainer *t = nullptr;

@@ -1,10 +1,10 @@
-// tests/crash/victim.cc - a training run in a process of its own, to be killed.
-//
-//   victim WORK [key=value ...]    offload dtype durability sync io iterations save_every keep resume load marks
-//                                device_memory host_memory
-//
-// resume and load are folders; marks is a descriptor that takes what has been reached (struct Reached). Exits with 0, or with 1
-// and the line of the error on standard error.
+/* tests/crash/victim.cc - a training run in a process of its own, to be killed.
+ *
+ *   victim WORK [key=value ...]    offload dtype durability sync io iterations save_every keep resume load marks
+ *                                device_memory host_memory
+ *
+ * resume and load are folders; marks is a descriptor that takes what has been reached (struct Reached). Exits with 0, or
+ * with 1 and the line of the error on standard error. */
 #include <cstdio>
 
 #include "tests/crash/reached.h"

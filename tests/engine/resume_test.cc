@@ -1,5 +1,5 @@
-// tests/engine/resume_test.cc - what a run leaves on the drives is a checkpoint: going on from it gives the bits of a run that was
-// never stopped, with skipped iterations in the middle, for every durability.
+/* tests/engine/resume_test.cc - what a run leaves on the drives is a checkpoint: going on from it gives the bits of a run that was
+ * never stopped, with skipped iterations in the middle, for every durability. */
 
 
 #include "tests/engine/run_helper.h"
