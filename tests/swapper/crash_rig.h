@@ -215,11 +215,11 @@ private:
     {
         Data w = Bytes(rig.WeightBytes(g), g + Salt(applied)), s = Bytes(rig.StateBytes(g), g + Salt(applied) + 1000);
         if (crc) {
-            memcpy(weights, w.data(), w.size());
-            memcpy(state, s.data(), s.size());
+            std::copy(w.begin(), w.end(), weights);
+            std::copy(s.begin(), s.end(), state);
         }
-        EXPECT_EQ(memcmp(weights, w.data(), w.size()), 0) << "grain " << g << " after " << applied;
-        EXPECT_EQ(memcmp(state, s.data(), s.size()), 0) << "grain " << g << " after " << applied;
+        EXPECT_TRUE(std::equal(w.begin(), w.end(), weights)) << "grain " << g << " after " << applied;
+        EXPECT_TRUE(std::equal(s.begin(), s.end(), state)) << "grain " << g << " after " << applied;
         for (uint32_t i = 0; i < ZINF_RECORD_PIECES; i++) {
             uint64_t off, nbytes;
             bool weight;
