@@ -208,6 +208,7 @@ char *zinf_state_meta(const struct zinf_trainer *t, const struct zinf_verdict *v
 
     zinf_json_open_object(&j, NULL);
     zinf_json_put_integer(&j, "iteration", (int64_t)v->iteration);
+    zinf_json_put_integer(&j, "step", (int64_t)v->applied);      /* what orders checkpoints */
     zinf_json_put_integer(&j, "next_sample", (int64_t)v->next_sample);
     zinf_json_put_integer(&j, "skips_in_a_row", (int64_t)v->skips_in_a_row);
     zinf_json_put_integer(&j, "seed", (int64_t)t->config.seed);
