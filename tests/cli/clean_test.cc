@@ -79,6 +79,18 @@ TEST_F(CleanCommand, InterruptedOneIsEnded)
     EXPECT_TRUE(Names(drive_).empty());
 }
 
+TEST_F(CleanCommand, DriveThatIsNotThereIsWaitedFor)
+{
+    Pass(Train("run", 1));
+    std::string file = ReadFile(path("run/run.json"));
+    fs::rename(drive_, path("unmounted"));
+    ExpectRefusal(Exec(Clean({"run"})), 2, {drive_, "mount the drive"});
+    EXPECT_EQ(file, ReadFile(path("run/run.json")));
+    fs::rename(path("unmounted"), drive_);
+    Pass(Clean({"run"}));
+    EXPECT_TRUE(Names(drive_).empty());
+}
+
 TEST_F(CleanCommand, LivingRunIsLeftAlone)
 {
     Process p(Train("run", kForever), {});

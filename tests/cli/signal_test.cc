@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tests/cli/cli_run.h"
@@ -93,6 +94,30 @@ TEST_F(Signals, AfterASecondTheRunGoesOn)
     EXPECT_TRUE(Exists(state));
     Pass(Resume("run", {"--steps", std::to_string(steps)}));
     EXPECT_TRUE(Weights("run") == WeightsAfter(steps));
+}
+
+/* A long step is given up. How long one takes here is measured first, and read from the log after. */
+TEST_F(Signals, LongStepIsGivenUp)
+{
+    auto accumulate = [](int n) {
+        return Words{"--set", "gradient_accumulation_steps=" + std::to_string(n), "--set", "zinf.device_memory=256MiB", "--set",
+                     "zinf.host_memory=256MiB"};
+    };
+    Pass(Train("short", 2, accumulate(64)));
+    double seconds = LastOf("short", "step", "seconds");
+    Words more = accumulate(std::min(20000, static_cast<int>(64 * 3.2 / seconds) + 1));
+    Outcome o = StopAfter(1, SIGTERM, Train("run", kForever, more));
+    EXPECT_EQ(143, o.code) << o.err;
+    EXPECT_FALSE(Exists(path("run/model")));
+    if (2 * LastOf("run", "step", "seconds") > 5) {
+        EXPECT_EQ(1, LastStep("run"));
+        EXPECT_EQ("zinf: stopped by signal 15; 1 step will be repeated by: zinf train --resume --out " + path("run") + "\n", o.err);
+    } else {
+        EXPECT_TRUE(Holds(o.err, "; nothing will be repeated by: ")) << o.err;
+    }
+    /* The commit before is whole: the weights are those before the first step, or after it. */
+    Pass({zinf_test::Zinf(), "export", "--from", path("run"), "--out", path("hf")});
+    EXPECT_EQ(ReadFile(path("short/model/model.safetensors")).size(), ReadFile(path("hf/model.safetensors")).size());
 }
 
 TEST_F(Signals, UnfinishedRunIsSaidToBeOne)

@@ -1,13 +1,26 @@
 /* zinf/cli/clean.c - `zinf clean`: gives back the drive space of a run that nobody uses any more. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "swapper/rundir.h"
 #include "zinf/cli/args.h"
 #include "zinf/cli/commands.h"
 #include "zinf/cli/outdir.h"
 #include "zinf/cli/runfile.h"
+
+/* Forgetting a state whose drive is only not there today would leave it on that drive for ever. */
+static int check_drive(const char *path, struct zinf_status *st)
+{
+    char drive[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+
+    snprintf(drive, sizeof(drive), "%.*s", slash ? (int)(slash - path) : 0, path);
+    return !access(drive[0] ? drive : "/", F_OK) ? 0
+           : zinf_fail(st, -errno, "%s: %s: mount the drive that holds the run's state, then clean again", drive, strerror(errno));
+}
 
 /* A folder that is gone already is no failure: an earlier clean may have been interrupted. */
 static int clean_state(const char *path, struct zinf_status *st)
@@ -17,7 +30,7 @@ static int clean_state(const char *path, struct zinf_status *st)
     int rc = zinf_rundir_adopt(path, &r, &why);
 
     if (rc == -ENOENT)
-        return 0;
+        return check_drive(path, st);
     if (rc)
         return zinf_fail(st, rc, "%s", why.text);
     rc = zinf_rundir_close(&r, true, st);

@@ -183,8 +183,8 @@ static void tell_stop(const struct zinf_cli_run *r, bool durable, int rc)
     if (!durable)
         fprintf(stderr, "zinf: stopped by signal %d after step %llu; its weights are in %s\n", (int)stop_signal, step, r->out.model);
     else if (rc)
-        fprintf(stderr, "zinf: stopped by signal %d; %llu steps will be repeated by: zinf train --resume --out %s\n",
-                (int)stop_signal, step - durable_step, r->out.path);
+        fprintf(stderr, "zinf: stopped by signal %d; %llu step%s will be repeated by: zinf train --resume --out %s\n",
+                (int)stop_signal, step - durable_step, step - durable_step == 1 ? "" : "s", r->out.path);
     else
         fprintf(stderr, "zinf: stopped by signal %d after step %llu; nothing will be repeated by: zinf train --resume --out %s\n",
                 (int)stop_signal, step, r->out.path);
