@@ -170,6 +170,7 @@ inline Result Run(const Tiny &r, Mark mark = nullptr,
     if (!out.rc) out.rc = zinf_trainer_flush(t, &st);
     if (!out.rc) mark('e', out.iteration);
   }
+  if (t && !out.rc && !r.keep_state) zinf_trainer_discard(t);      // as the program does at the end of a run that ended well
   zinf_trainer_close(t);
   mark('q', out.iteration);
   out.message = st.text;
