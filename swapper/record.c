@@ -278,8 +278,7 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
                      struct zinf_status *st)
 {
     struct file file, *f = &file;
-    bool damaged = false;
-    uint32_t found = 0;
+    uint32_t found = 0, damaged = 0;
     int rc = open_file(dir, rank, O_RDONLY, f, st);
 
     memset(out, 0, sizeof(*out));
@@ -297,7 +296,7 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
         if (rc)
             continue;
         if (!valid(f->buf, f->slot_nbytes, &p)) {
-            damaged = damaged || !all_zero(f->buf, f->slot_nbytes);
+            damaged += !all_zero(f->buf, f->slot_nbytes);
             continue;
         }
         if (nr_valid)
@@ -309,8 +308,11 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
         out->slot = (uint32_t)i;
         found += !rc;
     }
-    out->other_damaged = damaged;
-    if (!rc && !found)
+    out->other_damaged = damaged > 0;
+    /* One bad slot beside an unused one is a first record that was cut off; two have been records. */
+    if (!rc && !found && damaged == 2)
+        rc = zinf_fail(st, -EBADMSG, "%s: both of its records are damaged", f->path);
+    else if (!rc && !found)
         rc = zinf_fail(st, -ENOENT, "%s holds no valid record%s", f->path, damaged ? ": what is there is damaged" : "");
     if (rc)
         zinf_record_free(out);

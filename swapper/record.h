@@ -65,7 +65,8 @@ void     zinf_record_encode(const struct zinf_record *r, void *buf);
 int  zinf_record_create(const char *dir, uint32_t rank, uint64_t slot_nbytes, struct zinf_status *st);
 
 /* The newest valid record of DIR/record-<rank>; newest_below limits the generation (UINT64_MAX = none). *nr_valid (may be NULL)
- * counts valid slots. Returns 0, -ENOENT when the file is not there or holds no valid slot, -EIO, -ENOMEM, each with a line. */
+ * counts valid slots. Returns 0, -ENOENT when the file is not there or holds no valid slot, -EBADMSG when both
+ * slots are damaged, -EIO, -ENOMEM, each with a line. */
 int  zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, struct zinf_record *out, uint32_t *nr_valid,
                       struct zinf_status *st);
 

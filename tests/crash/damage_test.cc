@@ -170,7 +170,7 @@ TEST_F(Damage, ABitOfTheRecordIsNamedAndTheOneBeforeIsUsed) {
   for (size_t at : {size_t{40}, both.size() / 2 + 40}) both[at] = static_cast<char>(both[at] ^ 1);
   ASSERT_TRUE(Spill(path, both));
   Result x = zinf_crash::Run(Export(next));
-  EXPECT_EQ(-ENOENT, x.rc) << x.message;
+  EXPECT_EQ(-EBADMSG, x.rc) << x.message;
   EXPECT_NE(std::string::npos, x.message.find(path)) << x.message;
   EXPECT_EQ(both, Slurp(path));
   EXPECT_EQ(state, Slurp(r.dirs[0] + "/state-0"));

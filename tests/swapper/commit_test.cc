@@ -719,8 +719,14 @@ TEST(Folders, OfEveryDriveAreACheckpointOnceThereIsARecord)
         fs::rename(drives[0], temp.path + "/away");
         EXPECT_TRUE(zinf_store_has_record(dirs[1].path, nullptr));
         fs::rename(temp.path + "/away", drives[0]);
-        /* Its record is ruined: garbage on both. */
+        /* Both of its records are ruined: that is no reason to delete what a person may still save. */
         WriteFile(std::string(dirs[0].path) + "/record-0", Data(1 << 15, 7));
+        EXPECT_TRUE(zinf_store_has_record(dirs[0].path, nullptr));
+        EXPECT_TRUE(zinf_store_has_record(dirs[1].path, nullptr));
+        /* A first record that was cut off: garbage on both. */
+        zinf_test::Data cut(1 << 15, 0);
+        std::fill_n(cut.begin(), 1 << 14, 7);
+        WriteFile(std::string(dirs[0].path) + "/record-0", cut);
         EXPECT_FALSE(zinf_store_has_record(dirs[0].path, nullptr));
         EXPECT_FALSE(zinf_store_has_record(dirs[1].path, nullptr));
     }

@@ -212,7 +212,7 @@ TEST_F(Record, FlippedBitAnywhereIsSeen)
     Slot bad = good, bad5 = Encode(5);
     bad[200] ^= 1, bad5[300] ^= 2;
     Write(bad, bad5);
-    EXPECT_EQ(Load(), -ENOENT);
+    EXPECT_EQ(Load(), -EBADMSG);
 }
 
 TEST_F(Record, BytesBehindTheRecordDoNotMatter)
@@ -244,7 +244,7 @@ TEST_F(Record, AbsurdSizesAndForeignMagicAreRefused)
     EXPECT_EQ(Load(), 5);
     Slot noise(kSlot, 0xFF);
     Write(noise, noise);
-    EXPECT_EQ(Load(), -ENOENT);
+    EXPECT_EQ(Load(), -EBADMSG);
 }
 
 TEST_F(Record, TruncatedOrStrangeFilesHoldNoRecord)
