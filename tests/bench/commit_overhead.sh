@@ -1,11 +1,17 @@
 #!/bin/sh
-# tests/bench/commit_overhead.sh ZINF DIR DATA [ROUNDS] [STEPS] - tokens/s with a commit every step against none, on a real drive.
+# tests/bench/commit_overhead.sh DIR DATA [ROUNDS] [STEPS] - tokens/s with a commit every step against none, on a real drive.
 #
 # About 300M parameters, 256 MiB of device memory, 1 GiB of RAM, 1,024 tokens per step. The two settings take turns; the first
 # step of each run is left out; medians over all steps, their spread, and the ratio. Both must end with the same weights.
 set -eu
-zinf=$1 dir=$2 data=$3 rounds=${4:-2} steps=${5:-4}
-here=$(cd "$(dirname "$0")/../.." && pwd)
+[ $# -ge 2 ] || {
+    echo "usage: commit_overhead DIR DATA [ROUNDS] [STEPS]; absolute paths" >&2
+    exit 2
+}
+dir=$1 data=$2 rounds=${3:-2} steps=${4:-4}
+# Bazel lays the files out as in the repository, the program where it was built.
+here=$PWD
+zinf=$here/zinf/cli/zinf
 mkdir -p "$dir/drive"
 head -c 1100 "$data" >"$dir/eval.txt"
 
