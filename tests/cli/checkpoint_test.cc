@@ -62,7 +62,7 @@ TEST_P(SavedOn, LoadsOnEveryOther)
         if (std::string(device) == "nvme")
             more = more + Words{"--set", "zinf.device_memory=" + std::to_string(Minimum("device"))};
         o = Pass(Train(to, 6, more));
-        EXPECT_TRUE(Holds(o.out, "going on after step 4\n")) << o.out;
+        EXPECT_TRUE(Holds(o.out, "going on after step 4 of " + Save("from", 4) + "\n")) << o.out;
         EXPECT_EQ(5, Json(Lines(ReadFile(path(to) + "/log.jsonl")).front()).Number("step"));
         EXPECT_TRUE(Weights(to) == whole) << GetParam() << " -> " << device;
     }

@@ -49,7 +49,7 @@ std::string line(const zinf_step &s, const zinf_run_info &i, uint64_t nr_steps, 
 TEST(ProgressLine, HasWhatTheStepHas)
 {
     EXPECT_EQ("step 12/200 loss 3.1416 norm 0.917 lr 3.0e-04 | 812 tok/s 1.9 TFLOP/s | nvme 1.41r 1.38w GB/s | "
-              "bound: nvme-write 94% | hbm 0.88/1.00 ram 1.50/2.00 GiB | eta 3m12s",
+              "bound: nvme-write 94% | device 896.0 MiB/1.0 GiB ram 1.5/2.0 GiB | eta 3m12s",
               line(make_step(12), make_info(1024 * kMib, 2048 * kMib), 200, 192));
 }
 
@@ -58,8 +58,10 @@ TEST(ProgressLine, SmallRunsHaveSmallUnits)
     zinf_step s = make_step(3);
     s.tflops = 0.0123;
     s.clipped = true;
-    EXPECT_EQ("step 3/9 loss 3.1416 norm 0.917 clipped lr 3.0e-04 | 812 tok/s 12.3 GFLOP/s | nvme 1.41r 1.38w GB/s | "
-              "bound: nvme-write 94% | hbm 14.00/16.00 ram 30.00/40.00 MiB | eta 59s",
+    s.lane[ZINF_LANE_NVME_READ].nbytes = 28200000;
+    s.lane[ZINF_LANE_NVME_WRITE].nbytes = 27600000;
+    EXPECT_EQ("step 3/9 loss 3.1416 norm 0.917 clipped lr 3.0e-04 | 812 tok/s 12.3 GFLOP/s | nvme 14r 14w MB/s | "
+              "bound: nvme-write 94% | device 14.0/16.0 MiB ram 30.0/40.0 MiB | eta 59s",
               line(s, make_info(16 * kMib, 40 * kMib), 9, 59));
 }
 
@@ -69,7 +71,7 @@ TEST(ProgressLine, WhatIsNotKnownIsNotShown)
     s.lane[ZINF_LANE_NVME_READ].nbytes = s.lane[ZINF_LANE_NVME_WRITE].nbytes = 0;
     s.tflops = 0;
     s.bound = -1;
-    EXPECT_EQ("step 5 loss 3.1416 norm 0.917 lr 3.0e-04 | 812 tok/s | hbm 7.00/8.00 ram 6.00/8.00 MiB",
+    EXPECT_EQ("step 5 loss 3.1416 norm 0.917 lr 3.0e-04 | 812 tok/s | device 7.0/8.0 MiB ram 6.0/8.0 MiB",
               line(s, make_info(8 * kMib, 8 * kMib), 0, -1));
     s.bound = ZINF_API_LANES;
     s.loss = NAN;

@@ -118,4 +118,27 @@ TEST(Table, RunsSideBySide)
     EXPECT_EQ("(no such row)", row(t, "evaluation loss")) << "no run has one";
 }
 
+TEST(Table, ARunThatWentOnSaysWhichStepsItsFiguresAreOf)
+{
+    zinf_run_summary runs[] = { make("whole", "nvme", 4000, true), make("part", "nvme", 5000, true), make("ended", "nvme", 0, true) };
+    runs[1].first_step = 50;
+    runs[2].first_step = 100;
+    runs[2].tokens = 0;
+    for (auto &r : runs)
+        snprintf(r.device, sizeof(r.device), "cpu with a long name");
+    const char *want[] = { "100 (102400 tokens)", "51 to 100 (102400 tokens)", "100, none of them now" };
+    for (int i = 0; i < 3; i++)
+        EXPECT_EQ(want[i], row(lines([&](FILE *f) { zinf_table_run(&runs[i], f); }), "steps"));
+    EXPECT_EQ("(no such row)", row(lines([&](FILE *f) { zinf_table_run(&runs[2], f); }), "tokens/s"));
+
+    std::vector<std::string> t = lines([&](FILE *f) { zinf_table_compare(runs, 3, f); });
+    EXPECT_EQ("cpu with a long name", row(t, "device")) << "said once";
+    EXPECT_EQ('-', row(t, "tokens/s").back());
+    EXPECT_EQ('-', row(t, "  of the fastest").back());
+    snprintf(runs[1].device, sizeof(runs[1].device), "another");
+    t = lines([&](FILE *f) { zinf_table_compare(runs, 3, f); });
+    EXPECT_NE("cpu with a long name", row(t, "device"));
+    EXPECT_NE(std::string::npos, row(t, "device").find("another"));
+}
+
 }  // namespace

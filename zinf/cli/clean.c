@@ -39,13 +39,15 @@ static int clean_state(const char *path, struct zinf_status *st)
     return rc;
 }
 
-int zinf_clean_run(const char *dir, struct zinf_status *st)
+/* Returns the number of folders on drives that the run had, or -errno. */
+static int clean_run(const char *dir, struct zinf_status *st)
 {
     struct zinf_run_file r;
-    int rc = zinf_run_file_read(dir, &r, st);
+    int rc = zinf_run_file_read(dir, &r, st), nr;
 
     if (rc)
         return rc;
+    nr = (int)r.nr_state_dirs;
     for (uint32_t i = 0; i < r.nr_state_dirs && !rc; i++)
         rc = clean_state(r.state_dirs[i], st);
     if (!rc && r.nr_state_dirs) {          /* the log, the weights and the checkpoints stay */
@@ -53,7 +55,14 @@ int zinf_clean_run(const char *dir, struct zinf_status *st)
         rc = zinf_run_file_write(dir, &r, st);
     }
     zinf_run_file_free(&r);
-    return rc;
+    return rc ? rc : nr;
+}
+
+int zinf_clean_run(const char *dir, struct zinf_status *st)
+{
+    int rc = clean_run(dir, st);
+
+    return rc < 0 ? rc : 0;
 }
 
 int zinf_cmd_clean(int argc, char **argv)
@@ -80,7 +89,10 @@ int zinf_cmd_clean(int argc, char **argv)
 
         rc = zinf_outdir_enter(dirs.items[i], &o, &st);
         if (!rc)
-            rc = zinf_clean_run(dirs.items[i], &st);
+            rc = clean_run(dirs.items[i], &st);
+        if (!rc)
+            printf("%s keeps no state on a drive\n", dirs.items[i]);
+        rc = rc < 0 ? rc : 0;
         zinf_outdir_close(&o);
     }
     zinf_args_free(&dirs);

@@ -124,10 +124,14 @@ static int cpu(struct out *o, struct zinf_status *st)
 
 static void memory(struct out *o)
 {
+    uint64_t available = zinf_host_available_nbytes("");
+
     section(o, "memory");
-    fact_bytes(o, "available", zinf_host_available_nbytes(""));
+    fact_bytes(o, "available", available);
     fact(o, "why", "the smaller of MemAvailable and what the cgroup limit leaves, reclaimable file cache counted as free");
-    fact(o, "auto_budget", "nine tenths of that, halved between device (the CPU device's arena) and host");
+    fact_bytes(o, "auto_budget", available / 10 * 9 / 2);
+    fact(o, "auto_budget_why", "each of zinf.device_memory and zinf.host_memory when both are \"auto\": half of nine tenths of what "
+         "is available");
 }
 
 static int io(struct out *o, struct zinf_status *st)

@@ -142,6 +142,10 @@ static int export_run(const char *from, const char *out, const struct zinf_log *
     uint32_t nr = 0;
     int rc = zinf_run_file_read(from, &r, st);
 
+    if (rc == -ENOENT)
+        *st = (struct zinf_status){ 0 };
+    if (rc == -ENOENT)
+        return zinf_fail(st, rc, "--from %s: neither a run folder (run.json) nor a checkpoint (checkpoint.json) is there", from);
     if (rc)
         return rc;
     if (r.nr_state_dirs) {
@@ -157,6 +161,7 @@ static int export_run(const char *from, const char *out, const struct zinf_log *
                        "%s/model", from, from);
     if (!rc) {
         snprintf(path, sizeof(path), "%s/%.200s", saves, names[nr - 1]);
+        printf("%s keeps no state on a drive: taking its newest checkpoint, %s\n", from, path);
         rc = export_checkpoint(path, out, st);
     }
     for (uint32_t i = 0; i < nr; i++)

@@ -62,7 +62,7 @@ static const char *offload_name(const struct zinf_config *c, char *buf, size_t n
 
     if (c->offload_param == c->offload_optimizer)
         return names[c->offload_param];
-    snprintf(buf, nbytes, "%s/%s", names[c->offload_param], names[c->offload_optimizer]);
+    snprintf(buf, nbytes, "%s weights, %s state", names[c->offload_param], names[c->offload_optimizer]);
     return buf;
 }
 
@@ -75,7 +75,7 @@ static void describe(struct zinf_cli_run *r)
 {
     const char *base = strrchr(r->out.path, '/');
     struct zinf_run_info i;
-    char line[256];
+    char line[1100];
 
     snprintf(r->sum.name, sizeof(r->sum.name), "%.63s", base ? base + 1 : r->out.path);
     snprintf(r->sum.offload, sizeof(r->sum.offload), "%s", offload_name(&r->config, (char[32]){ 0 }, 32));
@@ -86,7 +86,8 @@ static void describe(struct zinf_cli_run *r)
     zinf_progress_say(r->progress, line);
     zinf_trainer_placement(r->t, placement_line, r->progress);
     if (i.first_step) {
-        snprintf(line, sizeof(line), "going on after step %llu", (unsigned long long)i.first_step);
+        snprintf(line, sizeof(line), "going on after step %llu%s%.1000s", (unsigned long long)i.first_step,
+                 r->o.checkpoint ? " of " : "", r->o.checkpoint ? r->o.checkpoint : "");
         zinf_progress_say(r->progress, line);
     }
 }
@@ -121,7 +122,7 @@ static int train(struct zinf_cli_run *r, struct zinf_status *st)
 
     stoppable = r->t;
     zinf_trainer_info(r->t, &info);
-    s->step = s->iteration = s->durable_step = info.first_step;
+    s->step = s->iteration = s->durable_step = sum->first_step = info.first_step;
     while (s->step < r->o.steps && !stop_signal && !rc) {
         rc = zinf_trainer_step(r->t, s, st);
         if (rc)

@@ -15,7 +15,7 @@ int zinf_cli_parse(struct zinf_cli_options *o, int argc, char **argv, struct zin
 {
     const struct zinf_arg args[] = {
         { "config", ZINF_ARG_STRING, &o->config, "FILE", "ds_config.json", 0, 0, false },
-        { "model", ZINF_ARG_STRING, &o->model, "PATH", "Hugging Face folder or config.json", 0, 0, false },
+        { "model", ZINF_ARG_STRING, &o->model, "PATH", "Hugging Face folder or config.json (default: that of --init-from)", 0, 0, false },
         { "data", ZINF_ARG_STRING, &o->data, "PATH", "text file or folder of text files, read as bytes", 0, 0, false },
         { "eval-data", ZINF_ARG_STRING, &o->eval_data, "PATH", "text to evaluate on (default: the last 10 % of --data)", 0, 0, false },
         { "eval-every", ZINF_ARG_U64, &o->eval_every, "N", "evaluate every N steps (default: at the end)", 1, UINT32_MAX, false },
@@ -47,6 +47,8 @@ int zinf_cli_parse(struct zinf_cli_options *o, int argc, char **argv, struct zin
         return zinf_fail(st, -EINVAL, "--resume and --overwrite: give one of them");
     if (!!o->init_from + !!o->checkpoint + o->resume > 1)
         return zinf_fail(st, -EINVAL, "--resume, --checkpoint and --init-from: give one of them");
+    if (!o->model)                          /* the folder of the weights describes them */
+        o->model = o->init_from;
     if (!o->resume && (!o->config || !o->model || !o->data))
         return zinf_fail(st, -EINVAL, "--%s is missing; see zinf train --help", !o->config ? "config" : !o->model ? "model" : "data");
     return 0;
@@ -167,6 +169,16 @@ static int newest_checkpoint(struct zinf_cli_run *r, struct zinf_status *st)
     return rc;
 }
 
+/* Before anything is made on a drive. */
+static int check_checkpoint(const char *dir, struct zinf_status *st)
+{
+    char path[1100];
+
+    snprintf(path, sizeof(path), "%.1000s/checkpoint.json", dir);
+    return !access(path, F_OK) ? 0 : zinf_fail(st, -errno, "--checkpoint %s: %s; name a folder step-NNNNNNNN that --save-every "
+                                               "made", path, strerror(errno));
+}
+
 static void setup_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     struct zinf_cli_run *r = ctx;
@@ -188,6 +200,8 @@ static int open_folder(struct zinf_cli_run *r, struct zinf_status *st)
         rc = zinf_fail(st, -EINVAL, "more than %d times --set: put them into the configuration", ZINF_RUN_STRINGS_MAX);
     if (!rc && o->log)
         rc = zinf_outdir_check_log(o->log, st);
+    if (!rc && o->checkpoint)
+        rc = check_checkpoint(o->checkpoint, st);
     if (!rc && o->config)
         rc = slurp(o->config, &r->config_text, st);
     if (!rc)
@@ -269,6 +283,7 @@ int zinf_cli_open(struct zinf_cli_run *r, struct zinf_status *st)
     if (!r->progress)
         return zinf_fail(st, -ENOMEM, "out of memory");
     rc = open_trainer(r, st);
+    zinf_progress_clear(r->progress);       /* the start-up line, before others write */
     if (rc)
         return rc;
     zinf_trainer_info(r->t, &info);

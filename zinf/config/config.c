@@ -443,7 +443,7 @@ void zinf_config_list_keys(FILE *to)
         const struct zinf_key *k = &zinf_keys[i];
         const struct zinf_key *of = k->same_as ? zinf_key_find(k->same_as) : k;
 
-        fprintf(to, "%s  %s", k->path, of->type == ZINF_KEY_CHOICE ? of->choices : type_name(of->type));
-        fprintf(to, "  %s  %s\n", of->dflt ? of->dflt : "-", k->doc);
+        fprintf(to, "%-50s  %-11s", k->path, of->type == ZINF_KEY_CHOICE ? of->choices : type_name(of->type));
+        fprintf(to, "  %-11s  %s\n", of->dflt ? of->dflt : "-", k->doc);
     }
 }

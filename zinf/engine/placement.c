@@ -61,7 +61,7 @@ void zinf_trainer_placement(struct zinf_trainer *t, void (*line)(void *ctx, cons
     say(&r, "gradients", ZINF_TIER_DEVICE, sum_units(p, p->grad_device, ZINF_AT_GRAD_DEVICE), "homes");
     say(&r, "gradients", ZINF_TIER_HOST, sum_units(p, p->grad_host, ZINF_AT_GRAD_HOST), "homes");
     for (int c = 0; c < ZINF_NR_CLASSES; c++) {
-        snprintf(note, sizeof(note), "%u slots: %s", p->class_count[c], class_notes[c]);
+        snprintf(note, sizeof(note), "%u slot%s: %s", p->class_count[c], p->class_count[c] == 1 ? "" : "s", class_notes[c]);
         say(&r, zinf_class_name((enum zinf_class)c), zinf_class_tier((enum zinf_class)c),
             p->class_count[c] * p->class_nbytes[c], note);
     }

@@ -75,7 +75,7 @@ static enum zinf_tier tier_of(enum zinf_offload o)
 }
 
 /* "auto": what the host has now less a margin, split between the CPU device's arena and the host arena. */
-static void resolve_budgets(struct zinf_trainer *t, struct zinf_sched_budget *out)
+static int resolve_budgets(struct zinf_trainer *t, struct zinf_sched_budget *out, struct zinf_status *st)
 {
     uint64_t have = zinf_host_available_nbytes("") / 10 * 9;
     bool dev_auto = t->config.device_memory == ZINF_AUTO_U64, host_auto = t->config.host_memory == ZINF_AUTO_U64;
@@ -86,6 +86,30 @@ static void resolve_budgets(struct zinf_trainer *t, struct zinf_sched_budget *ou
     out->host_nbytes = host_auto ? (have > out->device_nbytes ? have - out->device_nbytes : 0) : t->config.host_memory;
     t->budget_nbytes[ZINF_TIER_DEVICE] = out->device_nbytes;
     t->budget_nbytes[ZINF_TIER_HOST] = out->host_nbytes;
+    if (dev_auto != host_auto && !(dev_auto ? out->device_nbytes : out->host_nbytes)) {
+        const char *set = dev_auto ? "zinf.host_memory" : "zinf.device_memory";
+        char asked[24], there[24];
+
+        zinf_size_format(dev_auto ? out->host_nbytes : out->device_nbytes, asked, sizeof(asked));
+        zinf_size_format(have, there, sizeof(there));
+        return zinf_fail(st, -EINVAL, "%s %s leaves nothing of the %s that this machine can give now to %s \"auto\": lower %s, or "
+                         "set both", set, asked, there, dev_auto ? "zinf.device_memory" : "zinf.host_memory", set);
+    }
+    return 0;
+}
+
+/* A budget is a promise of the user's; the memory may not be there. The CPU device's arena is memory, too. */
+static void compare_with_machine(const struct zinf_trainer *t)
+{
+    uint64_t use = t->plan->use[ZINF_TIER_DEVICE] + t->plan->use[ZINF_TIER_HOST], there = zinf_host_available_nbytes("");
+    char a[24], b[24];
+
+    if (use <= there)
+        return;
+    zinf_size_format(use, a, sizeof(a));
+    zinf_size_format(there, b, sizeof(b));
+    zinf_log(t->opts.log, ZINF_LOG_WARN, "the run is going to use %s of memory and the machine has %s available: lower "
+             "zinf.host_memory or zinf.device_memory, or the system may kill it", a, b);
 }
 
 static void fill_spec(struct zinf_trainer *t, struct zinf_sched_spec *s)
@@ -191,11 +215,14 @@ int zinf_setup_plan(struct zinf_trainer *t, struct zinf_status *st)
     int rc;
 
     t->scratch_nbytes = zinf_align_up(zinf_cpu_scratch_nbytes(), 64);
-    resolve_budgets(t, &budget);
+    rc = resolve_budgets(t, &budget, st);
+    if (rc)
+        return rc;
     fill_spec(t, &spec);
     rc = plan_with_grains(t, &spec, &budget, st);
     if (rc)
         return rc;
+    compare_with_machine(t);
     t->durable = t->plan->extents_state && t->plan->extents_weight && t->config.durability_every;
     if (t->resumed && !t->durable)
         return zinf_fail(st, -EINVAL, "%s holds the state on NVMe: resume with offload_optimizer nvme and durability on, or "

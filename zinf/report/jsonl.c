@@ -169,6 +169,7 @@ int zinf_jsonl_end(struct zinf_jsonl *j, const struct zinf_run_summary *s, struc
 
     zinf_json_put_string(o, "name", s->name);
     zinf_json_put_string(o, "offload", s->offload);
+    zinf_json_put_integer(o, "first_step", (int64_t)s->first_step);
     zinf_json_put_integer(o, "steps", (int64_t)s->steps);
     zinf_json_put_integer(o, "tokens", (int64_t)s->tokens);
     zinf_json_put_number(o, "first_loss", s->first_loss);
@@ -247,6 +248,7 @@ static void from_json(const struct zinf_json *o, struct zinf_run_summary *s)
     memset(s, 0, sizeof(*s));
     get_string(o, "name", s->name, sizeof(s->name));
     get_string(o, "offload", s->offload, sizeof(s->offload));
+    s->first_step = get_count(o, "first_step");
     s->steps = get_count(o, "steps");
     s->tokens = get_count(o, "tokens");
     s->first_loss = get_number(o, "first_loss");
@@ -294,7 +296,8 @@ int zinf_jsonl_summary(const char *path, struct zinf_run_summary *out, struct zi
     if (ferror(f))
         rc = zinf_fail(st, errno ? -errno : -EIO, "log %s: %s", path, strerror(errno ? errno : EIO));
     else if (!last)
-        rc = zinf_fail(st, -ENOENT, "log %s has no \"end\" event: the run did not finish", path);
+        rc = zinf_fail(st, -ENOENT, "log %s has no \"end\" event: the run did not finish; zinf train --resume goes on with one that "
+                       "has stopped", path);
     if (!rc)
         rc = zinf_json_parse(last, (size_t)last_n, path, false, &doc, st);
     if (!rc)

@@ -15,8 +15,8 @@ extern "C" {
 
 /* What a finished run says of itself: the "end" event, and a row of the tables. */
 struct zinf_run_summary {
-    char     name[64], offload[32];          /* folder; "nvme", "cpu", "none", or "param/optimizer" when they differ */
-    uint64_t steps, tokens;
+    char     name[64], offload[32];          /* folder; "nvme", "cpu", "none", or both when they differ */
+    uint64_t first_step, steps, tokens;      /* updates before this process and at its end; tokens of this process */
     double   first_loss, last_loss, eval_loss;   /* eval_loss NaN = none */
     double   seconds, tokens_per_s;          /* of the steps alone */
     double   flush_s;                        /* the last flush: pending updates, writes, commit; 0 = none */
@@ -32,7 +32,7 @@ struct zinf_jsonl;
 /* append = go on after what is there (a resumed run), else the file starts empty. Each line is written with one
  * write(2). Returns 0 or -errno with a line. */
 int  zinf_jsonl_open(const char *path, bool append, struct zinf_jsonl **out, struct zinf_status *st);
-/* {"event":"step", ...} with the keys of DESIGN section 13 that exist so far. */
+/* {"event":"step", ...}: every figure of the step, each with its unit in its name. */
 int zinf_jsonl_step(struct zinf_jsonl *j, const struct zinf_step *s, const struct zinf_run_info *info,
                     struct zinf_status *st);
 int  zinf_jsonl_eval(struct zinf_jsonl *j, uint64_t step, double loss, uint64_t tokens, struct zinf_status *st);

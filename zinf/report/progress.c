@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "swapper/schedule.h"
+#include "zinf/base/size.h"
 #include "zinf/report/progress.h"
 
 #define LINE_NBYTES 512u
@@ -47,16 +48,34 @@ static void put_flops(struct cursor *c, double tflops)
         put(c, " %.1f GFLOP/s", tflops * 1e3);
 }
 
-/* Both tiers in one unit, that of the larger budget. */
+/* Each figure in its own unit, which is said once where it is the same: a small run in a large budget uses more than 0. */
+static void put_tier(struct cursor *c, const char *name, uint64_t peak_nbytes, uint64_t budget_nbytes)
+{
+    char peak[24], budget[24], *unit;
+
+    zinf_size_format(peak_nbytes, peak, sizeof(peak));
+    zinf_size_format(budget_nbytes, budget, sizeof(budget));
+    unit = strchr(peak, ' ');
+    if (unit && strchr(budget, ' ') && !strcmp(unit, strchr(budget, ' ')))
+        *unit = 0;
+    put(c, " %s %s/%s", name, peak, budget);
+}
+
 static void put_tiers(struct cursor *c, const struct zinf_run_info *info)
 {
-    const uint64_t *peak = info->peak_nbytes, *budget = info->budget_nbytes;
-    bool gib = budget[ZINF_TIER_DEVICE] >= 1ull << 30 || budget[ZINF_TIER_HOST] >= 1ull << 30;
-    double unit = gib ? 1.0 / (double)(1ull << 30) : 1.0 / (double)(1ull << 20);
+    put(c, " |");
+    put_tier(c, "device", info->peak_nbytes[ZINF_TIER_DEVICE], info->budget_nbytes[ZINF_TIER_DEVICE]);
+    put_tier(c, "ram", info->peak_nbytes[ZINF_TIER_HOST], info->budget_nbytes[ZINF_TIER_HOST]);
+}
 
-    put(c, " | hbm %.2f/%.2f ram %.2f/%.2f %s", (double)peak[ZINF_TIER_DEVICE] * unit,
-        (double)budget[ZINF_TIER_DEVICE] * unit, (double)peak[ZINF_TIER_HOST] * unit,
-        (double)budget[ZINF_TIER_HOST] * unit, gib ? "GiB" : "MiB");
+/* MB/s for a drive that has little to do: 0.00 says nothing. */
+static void put_drive(struct cursor *c, double read_bps, double written_bps)
+{
+    bool fast = read_bps >= 1e9 || written_bps >= 1e9;
+
+    if (read_bps > 0 || written_bps > 0)
+        put(c, fast ? " | nvme %.2fr %.2fw GB/s" : " | nvme %.0fr %.0fw MB/s", read_bps * (fast ? 1e-9 : 1e-6),
+            written_bps * (fast ? 1e-9 : 1e-6));
 }
 
 static void put_bound(struct cursor *c, const struct zinf_step *s)
@@ -107,9 +126,8 @@ char *zinf_progress_line(const struct zinf_step *s, const struct zinf_run_info *
     put(&c, " loss %.4f norm %.3g%s lr %.1e | %.0f tok/s", s->loss, s->grad_norm, s->clipped ? " clipped" : "", s->lr,
         s->tokens_per_s);
     put_flops(&c, s->tflops);
-    if ((r->nbytes || w->nbytes) && s->seconds > 0)
-        put(&c, " | nvme %.2fr %.2fw GB/s", (double)r->nbytes / s->seconds * 1e-9,
-            (double)w->nbytes / s->seconds * 1e-9);
+    if (s->seconds > 0)
+        put_drive(&c, (double)r->nbytes / s->seconds, (double)w->nbytes / s->seconds);
     put_bound(&c, s);
     put_tiers(&c, info);
     put_eta(&c, eta_s);

@@ -1,7 +1,7 @@
 /* zinf/report/progress.h - one line per step: redrawn in place on a terminal, a plain line elsewhere.
  *
  *   step 12/200 durable 11 loss 3.1416 norm 0.92 lr 3.0e-04 | 812 tok/s 1.9 TFLOP/s | nvme 1.41r 1.38w GB/s
- *   | bound: nvme-write 94% | hbm 0.25/0.25 ram 0.9/1.0 GiB | eta 3m12s */
+ *   | bound: nvme-write 94% | device 0.9/1.0 GiB ram 24.1/28.0 GiB | eta 3m12s */
 #ifndef ZINF_REPORT_PROGRESS_H_
 #define ZINF_REPORT_PROGRESS_H_
 

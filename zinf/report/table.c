@@ -35,7 +35,15 @@ static bool eval(const struct zinf_run_summary *s, char *out)
 
 static bool steps(const struct zinf_run_summary *s, char *out)
 {
-    snprintf(out, CELL_NBYTES, "%llu (%llu tokens)", (unsigned long long)s->steps, (unsigned long long)s->tokens);
+    unsigned long long first = s->first_step, last = s->steps, tokens = s->tokens;
+
+    /* Of a run that went on, everything else in the table is of the last part. */
+    if (!first)
+        snprintf(out, CELL_NBYTES, "%llu (%llu tokens)", last, tokens);
+    else if (last > first)
+        snprintf(out, CELL_NBYTES, "%llu to %llu (%llu tokens)", first + 1, last, tokens);
+    else
+        snprintf(out, CELL_NBYTES, "%llu, none of them now", last);
     return true;
 }
 
@@ -48,7 +56,7 @@ static bool seconds(const struct zinf_run_summary *s, char *out)
 static bool speed(const struct zinf_run_summary *s, char *out)
 {
     snprintf(out, CELL_NBYTES, "%.0f", s->tokens_per_s);
-    return true;
+    return s->tokens > 0;
 }
 
 static bool tier(const struct zinf_run_summary *s, int t, char *out)
@@ -70,12 +78,15 @@ static bool nvme_tier(const struct zinf_run_summary *s, char *out) { return tier
 
 static bool rss(const struct zinf_run_summary *s, char *out)
 {
-    char peak[24], base[24];
-
-    zinf_size_format(s->peak_rss_nbytes, peak, sizeof(peak));
-    zinf_size_format(s->base_rss_nbytes, base, sizeof(base));
-    snprintf(out, CELL_NBYTES, "%s (%s besides budgets)", peak, base);
+    zinf_size_format(s->peak_rss_nbytes, out, CELL_NBYTES);
     return s->peak_rss_nbytes > 0;
+}
+
+/* Code, libraries, stacks: what no budget counts. */
+static bool base_rss(const struct zinf_run_summary *s, char *out)
+{
+    zinf_size_format(s->base_rss_nbytes, out, CELL_NBYTES);
+    return s->base_rss_nbytes > 0;
 }
 
 static bool drive_read(const struct zinf_run_summary *s, char *out)
@@ -121,6 +132,7 @@ static const struct { const char *label; figure_fn figure; } figures[] = {
     { "peak host memory", host_tier },
     { "on drives", nvme_tier },
     { "peak RSS", rss },
+    { "  beside the budgets", base_rss },
     { "read from drives", drive_read },
     { "written to drives", drive_written },
     { "I/O backend", backend },
@@ -144,13 +156,22 @@ void zinf_table_run(const struct zinf_run_summary *s, FILE *to)
             fprintf(to, "  %-20s %s\n", paths[i].label, paths[i].path);
 }
 
-static int column_width(const struct zinf_run_summary *s)
+/* Long, and mostly the same in all runs: it is said once then. */
+static bool once(const struct zinf_run_summary *runs, uint32_t nr, size_t figure)
 {
-    size_t width = strlen(s->name);
+    for (uint32_t r = 1; r < nr; r++)
+        if (strcmp(runs[r].device, runs[0].device))
+            return false;
+    return figures[figure].figure == device;
+}
+
+static int column_width(const struct zinf_run_summary *runs, uint32_t nr, uint32_t run)
+{
+    size_t width = strlen(runs[run].name);
     char cell[CELL_NBYTES];
 
     for (size_t i = 0; i < NR_FIGURES; i++)
-        if (figures[i].figure(s, cell) && strlen(cell) > width)
+        if (!once(runs, nr, i) && figures[i].figure(&runs[run], cell) && strlen(cell) > width)
             width = strlen(cell);
     return (int)width;
 }
@@ -164,9 +185,13 @@ static void put_row(const struct zinf_run_summary *runs, uint32_t nr, size_t fig
         any |= figures[figure].figure(&runs[r], cell);
     if (!any)
         return;
+    if (once(runs, nr, figure)) {
+        fprintf(to, "  %-20s  %s\n", figures[figure].label, cell);
+        return;
+    }
     fprintf(to, "  %-20s", figures[figure].label);
     for (uint32_t r = 0; r < nr; r++)
-        fprintf(to, "  %*s", column_width(&runs[r]), figures[figure].figure(&runs[r], cell) ? cell : "-");
+        fprintf(to, "  %*s", column_width(runs, nr, r), figures[figure].figure(&runs[r], cell) ? cell : "-");
     fputc('\n', to);
 }
 
@@ -178,7 +203,7 @@ void zinf_table_compare(const struct zinf_run_summary *runs, uint32_t nr, FILE *
         fastest = fmax(fastest, runs[r].tokens_per_s);
     fprintf(to, "  %-20s", "");
     for (uint32_t r = 0; r < nr; r++)
-        fprintf(to, "  %*s", column_width(&runs[r]), runs[r].name);
+        fprintf(to, "  %*s", column_width(runs, nr, r), runs[r].name);
     fputc('\n', to);
     for (size_t i = 0; i < NR_FIGURES; i++) {
         put_row(runs, nr, i, to);
@@ -186,7 +211,10 @@ void zinf_table_compare(const struct zinf_run_summary *runs, uint32_t nr, FILE *
             continue;
         fprintf(to, "  %-20s", "  of the fastest");
         for (uint32_t r = 0; r < nr; r++)
-            fprintf(to, "  %*.2f", column_width(&runs[r]), runs[r].tokens_per_s / fastest);
+            if (runs[r].tokens > 0)
+                fprintf(to, "  %*.2f", column_width(runs, nr, r), runs[r].tokens_per_s / fastest);
+            else
+                fprintf(to, "  %*s", column_width(runs, nr, r), "-");
         fputc('\n', to);
     }
 }
