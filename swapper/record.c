@@ -311,7 +311,8 @@ int zinf_record_load(const char *dir, uint32_t rank, uint64_t newest_below, stru
     out->other_damaged = damaged > 0;
     /* One bad slot beside an unused one is a first record that was cut off; two have been records. */
     if (!rc && !found && damaged == 2)
-        rc = zinf_fail(st, -EBADMSG, "%s: both of its records are damaged", f->path);
+        rc = zinf_fail(st, -EBADMSG, "%s: both of its records are damaged: put the file back from a copy, or start from a named "
+                       "checkpoint", f->path);
     else if (!rc && !found)
         rc = zinf_fail(st, -ENOENT, "%s holds no valid record%s", f->path, damaged ? ": what is there is damaged" : "");
     if (rc)

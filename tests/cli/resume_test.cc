@@ -270,7 +270,7 @@ TEST_F(ResumeRefusal, DamagedRecords)
     for (size_t i = 0; i < bad.size(); i += 512)
         bad[i] = static_cast<char>(bad[i] ^ 1);
     WriteFile(record, bad);
-    Refused(Resume("run"), {record, "no valid record"});
+    Refused(Resume("run"), {record, "damaged", "checkpoint"}, 1);
     WriteFile(record, good);
     ExpectItGoesOn();
 }

@@ -158,7 +158,8 @@ static int newest_checkpoint(struct zinf_cli_run *r, struct zinf_status *st)
         return 0;
     rc = access(r->saves, F_OK) ? 0 : zinf_portable_list(r->saves, true, &names, &nr, st);
     if (!rc && !nr)
-        rc = zinf_fail(st, -ENOENT, "%s: there is nothing to resume: it keeps no state on a drive and has no checkpoint", r->out.path);
+        rc = zinf_fail(st, -ENOENT, "%s: there is nothing to resume: it keeps no state on a drive and has no checkpoint "
+                       "(of --save-every)", r->out.path);
     if (!rc) {
         snprintf(r->checkpoint, sizeof(r->checkpoint), "%s/%.200s", r->saves, names[nr - 1]);
         r->o.checkpoint = r->checkpoint;
