@@ -152,6 +152,12 @@ TEST_F(Checkpoints, WeightsAloneStartEverythingElseAnew)
     EXPECT_LT(first.Number("loss"), Json(Lines(ReadFile(path("first/log.jsonl"))).front()).Number("loss"));
     EXPECT_FALSE(Weights("second") == WeightsAfter(5)) << "moments do not come along";
 
+    Words its_own = Train("own", 2, {"--init-from", path("first/model")});
+    ASSERT_EQ("--model", its_own[4]);
+    its_own.erase(its_own.begin() + 4, its_own.begin() + 6);
+    Pass(its_own);
+    EXPECT_TRUE(Weights("own") == Weights("second")) << "the folder of the weights describes the model";
+
     /* The same start in RAM, and from the state of the run on the drive. */
     Pass(Train("ram", 2, On("cpu") + Words{"--init-from", path("first/model")}));
     EXPECT_TRUE(Weights("second") == Weights("ram"));

@@ -170,7 +170,7 @@ static int newest_checkpoint(struct zinf_cli_run *r, struct zinf_status *st)
     return rc;
 }
 
-/* Before anything is made on a drive. */
+/* Where the state is to come from is looked at before anything is made on a drive. */
 static int check_checkpoint(const char *dir, struct zinf_status *st)
 {
     char path[1100];
@@ -178,6 +178,20 @@ static int check_checkpoint(const char *dir, struct zinf_status *st)
     snprintf(path, sizeof(path), "%.1000s/checkpoint.json", dir);
     return !access(path, F_OK) ? 0 : zinf_fail(st, -errno, "--checkpoint %s: %s; name a folder step-NNNNNNNN that --save-every "
                                                "made", path, strerror(errno));
+}
+
+static int check_weights(const char *dir, struct zinf_status *st)
+{
+    static const char *const names[] = { "model.safetensors", "model.safetensors.index.json" };
+    char path[1100];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%.1000s/%s", dir, names[i]);
+        if (!access(path, F_OK))
+            return 0;
+    }
+    return zinf_fail(st, -ENOENT, "--init-from %s has neither %s nor %s: name a Hugging Face folder with weights", dir, names[0],
+                     names[1]);
 }
 
 static void setup_progress(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -203,6 +217,8 @@ static int open_folder(struct zinf_cli_run *r, struct zinf_status *st)
         rc = zinf_outdir_check_log(o->log, st);
     if (!rc && o->checkpoint)
         rc = check_checkpoint(o->checkpoint, st);
+    if (!rc && o->init_from)
+        rc = check_weights(o->init_from, st);
     if (!rc && o->config)
         rc = slurp(o->config, &r->config_text, st);
     if (!rc)
