@@ -46,9 +46,11 @@ TEST(Log, ALongLineShowsThatItWasCut)
     Lines lines;
     struct zinf_log log = { ZINF_LOG_DEBUG, Keep, &lines };
 
-    zinf_log(&log, ZINF_LOG_INFO, "%s", std::string(5000, 'x').c_str());
+    zinf_log(&log, ZINF_LOG_INFO, "%s: it is full", std::string(5000, 'x').c_str());
     ASSERT_EQ(lines.size(), 1u);
-    EXPECT_EQ(lines[0].second.substr(lines[0].second.size() - 5), "xx...");
+    EXPECT_EQ(lines[0].second.size(), 1023u);
+    EXPECT_NE(lines[0].second.find("xx...xx"), std::string::npos);
+    EXPECT_EQ(lines[0].second.substr(lines[0].second.size() - 13), "x: it is full");
 }
 
 TEST(Log, WithoutASinkItGoesToStandardErrorWithItsLevel)

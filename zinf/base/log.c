@@ -22,20 +22,12 @@ void zinf_log(const struct zinf_log *log, enum zinf_log_level level, const char 
 {
     char line[1024];
     va_list ap;
-    int n;
 
     if (!log || level > log->level)
         return;
     va_start(ap, fmt);
-    n = vsnprintf(line, sizeof(line), fmt, ap);
+    zinf_line(line, sizeof(line), fmt, ap);
     va_end(ap);
-    if (n < 0)
-        return;
-    if ((size_t)n >= sizeof(line))
-        memcpy(line + sizeof(line) - 4, "...", 4);
-    for (char *p = line; *p; p++)
-        if (*p == '\n' || *p == '\r')
-            *p = ' ';
     if (log->write)
         log->write(log->ctx, level, line);
     else

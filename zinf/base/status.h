@@ -6,6 +6,7 @@
 #define ZINF_BASE_STATUS_H_
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,12 +20,16 @@ extern "C" {
 
 struct zinf_status {
     int  rc;           /* 0 or -errno */
-    char text[512];    /* one line, no newline: what is wrong and what to change; "" when rc is 0 */
+    char text[512];    /* one line, no newline, its middle left out when too long: what is wrong and
+                        * what to change; "" when rc is 0 */
 };
 
 /* Fills st (NULL is fine) and returns rc. The first failure is kept: a status that already holds one is unchanged. */
 int zinf_fail(struct zinf_status *st, int rc, const char *fmt, ...) ZINF_PRINTF(3, 4);
 int zinf_vfail(struct zinf_status *st, int rc, const char *fmt, va_list ap);
+/* One line of at most nbytes (256 or more) with its NUL, whatever the names in it hold. One that is too long loses its
+ * middle: the reason stands at the end. */
+void zinf_line(char *out, size_t nbytes, const char *fmt, va_list ap);
 
 #ifdef __cplusplus
 }
