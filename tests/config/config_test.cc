@@ -162,9 +162,13 @@ const Refused kRefusedValues[] = {
     { T1 "\"zinf\": {\"device_memory\": \"99999999TiB\"}}",
              "ds.json:1:51: zinf.device_memory: \"99999999TiB\" is too large" },
     { T1 "\"zinf\": {\"host_memory\": 1e20}}",
-             "ds.json:1:49: zinf.host_memory: must be at most 9.22337203685e+18, not 1e+20" },
+             "ds.json:1:49: zinf.host_memory: must be at most 9223372036854775807, not 100000000000000000000" },
     { T1 "\"zinf\": {\"block_elems\": 5000}}",
              "ds.json:1:49: zinf.block_elems: must be a multiple of 4096: use 4096 or 8192" },
+    { T1 "\"zinf\": {\"block_elems\": 9223372036854775807}}",
+             "ds.json:1:49: zinf.block_elems: must be a multiple of 4096: use 9223372036854771712" },
+    { T1 "\"zinf\": {\"seed\": 9223372036854775808}}",
+             "ds.json:1:42: zinf.seed: must be at most 9223372036854775807, not 9223372036854775808" },
     { T1 "\"zinf\": {\"nvme_paths\": [\"/a\", 3]}}",
              "ds.json:1:55: zinf.nvme_paths[1]: must be a folder, not 3" },
     { T1 "\"zinf\": {\"nvme_paths\": \"\"}}",
@@ -221,7 +225,7 @@ const Refused kRefusedNotInThisVersion[] = {
              "--set amp.opt_level=O1: amp: amp is not supported in this version: disable or remove it",
              { "amp.opt_level=O1" } },
     { T1 "\"zinf\": {\"durability\": {\"every\": 0}}}",
-             "ds.json:1:48: zinf.durability: must be \"step\", \"none\" or {\"every\": N} with N of at least 1, not an object" },
+             "ds.json:1:48: zinf.durability: must be \"step\", \"none\" or {\"every\": N} with N from 1 to 4294967295, not an object" },
     { T1 "\"zinf\": {\"device\": \"cuda\"}}",
              "ds.json:1:44: zinf.device: cuda is not supported in this version: use auto or cpu" }
 };

@@ -306,6 +306,8 @@ static int resolve_block(struct load *l)
     uint64_t below = (uint64_t)s->integer / BLOCK_ELEMS_MULTIPLE * BLOCK_ELEMS_MULTIPLE;
 
     l->c->block_elems = auto_or(s);
+    if (!s->is_auto && below != (uint64_t)s->integer && below > INT64_MAX - BLOCK_ELEMS_MULTIPLE)
+        return zinf_setting_fail(s, l->st, "must be a multiple of %d: use %" PRIu64, BLOCK_ELEMS_MULTIPLE, below);
     if (!s->is_auto && below != (uint64_t)s->integer)
         return zinf_setting_fail(s, l->st, "must be a multiple of %d: use %" PRIu64 " or %" PRIu64,
                                  BLOCK_ELEMS_MULTIPLE, below, below + BLOCK_ELEMS_MULTIPLE);

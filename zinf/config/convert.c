@@ -3,11 +3,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "zinf/base/size.h"
+
+/* Whole numbers with all their digits: the limit of 63 bits and what is just above it must not look alike. */
+static const char *show_number(double number, char buf[64])
+{
+    snprintf(buf, 64, number == nearbyint(number) && fabs(number) >= 1e12 && fabs(number) < 1e21 ? "%.0f" : "%.12g", number);
+    return buf;
+}
 
 /* What was written, for "not ...". */
 static const char *shown(const struct zinf_json *v, char buf[64])
@@ -19,7 +27,7 @@ static const char *shown(const struct zinf_json *v, char buf[64])
     else if (v->type == ZINF_JSON_NUMBER && v->is_integer)
         snprintf(buf, 64, "%" PRId64, v->integer);
     else if (v->type == ZINF_JSON_NUMBER)
-        snprintf(buf, 64, "%.12g", v->number);
+        show_number(v->number, buf);
     else
         snprintf(buf, 64, "%s", zinf_json_type_name(v->type));
     return buf;
@@ -35,13 +43,17 @@ static int fail_type(const struct zinf_setting *s, const char *expected, struct 
 static int check_range(const struct zinf_setting *s, double value, struct zinf_status *st)
 {
     const struct zinf_key *k = s->key;
-    char buf[64];
+    char buf[64], limit[64];
 
     if (value >= k->min && value <= k->max)
         return 0;
     if (value < k->min)
-        return zinf_setting_fail(s, st, "must be at least %.12g, not %s", k->min, shown(s->given, buf));
-    return zinf_setting_fail(s, st, "must be at most %.12g, not %s", k->max, shown(s->given, buf));
+        return zinf_setting_fail(s, st, "must be at least %s, not %s", show_number(k->min, limit), shown(s->given, buf));
+    if (k->max >= (double)INT64_MAX && k->type != ZINF_KEY_NUMBER)      /* what the table could not say as a double */
+        snprintf(limit, sizeof(limit), "%" PRId64, INT64_MAX);
+    else
+        show_number(k->max, limit);
+    return zinf_setting_fail(s, st, "must be at most %s, not %s", limit, shown(s->given, buf));
 }
 
 static int convert_integer(struct zinf_setting *s, const struct zinf_json *v, struct zinf_status *st)
@@ -157,7 +169,7 @@ static int convert_every(struct zinf_setting *s, const struct zinf_json *v, stru
     }
     if (v->type != ZINF_JSON_OBJECT || v->nr_items != 1 || !every || !every->is_integer || every->integer < 1 ||
         every->integer > UINT32_MAX)
-        return fail_type(s, "\"step\", \"none\" or {\"every\": N} with N of at least 1", st);
+        return fail_type(s, "\"step\", \"none\" or {\"every\": N} with N from 1 to 4294967295", st);
     s->integer = every->integer;
     return 0;
 }
