@@ -116,7 +116,9 @@ static int device_open(const struct zinf_device_opts *opts, struct zinf_device *
     dev->env.pool = opts->pool;
     dev->log = opts->log;
     if (dev->env.kind == ZINF_CPU_GEMM_OPENBLAS)
-        zinf_openblas_start();
+        rc = zinf_openblas_start(zinf_pool_nr_threads(opts->pool), st);
+    if (rc)
+        goto out_scratch;
     rc = zinf_cpu_streams_init(&dev->streams, opts->pool);
     if (rc) {
         zinf_fail(st, rc, "the CPU device has no lock: %s", strerror(-rc));

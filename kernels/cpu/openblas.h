@@ -5,13 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "zinf/base/status.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 bool zinf_openblas_linked(void);
-/* One thread per product from here on: for the whole process, which is why nothing else of zinf calls OpenBLAS. */
-void zinf_openblas_start(void);
+/* One thread per product from here on: for the whole process, which is why nothing else of zinf calls OpenBLAS. Refuses
+ * (-ENOMEM) where nr_threads threads could not multiply at once: OpenBLAS tries for ever to get a work space it cannot have. */
+int zinf_openblas_start(uint32_t nr_threads, struct zinf_status *st);
 /* The kernels it chose for this processor, as "Zen"; "" when not linked. */
 const char *zinf_openblas_corename(void);
 /* C = op(A) op(B) + beta C, row-major; every size and leading dimension at most INT32_MAX, k > 0. */
