@@ -134,6 +134,10 @@ struct zinf_trainer_opts {                  /* zero in a field = its default */
     const struct zinf_log *log;             /* borrowed until close; NULL = silent */
     void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);   /* start-up; may be NULL */
     void *progress_ctx;
+    /* A new run's folders on the drives are complete, but for the record that makes a later start leave them alone: note
+     * zinf_trainer_state_dir now, and no kill can leave folders that nobody knows of. May be NULL; not 0 ends the start. */
+    int (*claim)(void *ctx, const struct zinf_trainer *t, struct zinf_status *st);
+    void *claim_ctx;
 };
 
 enum { ZINF_API_TIERS = 3, ZINF_API_LANES = 8 };   /* device, host, nvme; lanes in the order of swapper/schedule.h */

@@ -197,6 +197,17 @@ TEST_F(ResumeCommand, SaysWhenItIsNotBitExact)
     EXPECT_TRUE(Holds(o.err, "scalar")) << o.err;
 }
 
+TEST_F(ResumeCommand, SaysThatTextHasGrown)
+{
+    Pass(Train("run", 2));
+    Pass({"/bin/sh", "-c", "cat \"$0\" >> \"$1\"", Repo("examples/configs/byte-llama-nvme.json"), path("text.txt")});
+    Outcome o = Exec(Resume("run", Steps(3)));
+    EXPECT_EQ(0, o.code) << o.err;
+    EXPECT_EQ(0u, o.err.rfind("zinf: warning: not bit-exact with the run before: train_samples ", 0)) << o.err;
+    EXPECT_EQ(1u, Lines(o.err).size()) << o.err;
+    Pass({Zinf(), "export", "--from", path("run"), "--out", path("exported")});
+}
+
 /* ---- what is refused ---- */
 
 class ResumeRefusal : public ResumeCommand {

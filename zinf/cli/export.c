@@ -1,5 +1,6 @@
 /* zinf/cli/export.c - `zinf export`: a Hugging Face folder from a run's state on drives, or from a named checkpoint. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,9 +136,16 @@ static int export_state(const struct zinf_run_file *r, const char *out, const st
     return rc;
 }
 
+static int join(char out[PATH_MAX], const char *dir, const char *name, struct zinf_status *st)
+{
+    int n = snprintf(out, PATH_MAX, "%s/%s", dir, name);
+
+    return n > 0 && n < PATH_MAX ? 0 : zinf_fail(st, -ENAMETOOLONG, "%s: the path is too long", dir);
+}
+
 static int export_run(const char *from, const char *out, const struct zinf_log *log, struct zinf_status *st)
 {
-    char saves[1100], path[1400], **names = NULL;
+    char saves[PATH_MAX], path[PATH_MAX], **names = NULL;
     struct zinf_run_file r;
     uint32_t nr = 0;
     int rc = zinf_run_file_read(from, &r, st);
@@ -154,13 +162,14 @@ static int export_run(const char *from, const char *out, const struct zinf_log *
         return rc;
     }
     zinf_run_file_free(&r);
-    snprintf(saves, sizeof(saves), "%.1000s/checkpoints", from);
-    rc = zinf_portable_list(saves, false, &names, &nr, st);
+    rc = join(saves, from, "checkpoints", st);
+    rc = rc ? rc : zinf_portable_list(saves, false, &names, &nr, st);
     if (!rc && !nr)
         rc = zinf_fail(st, -ENOENT, "%s keeps no state on a drive and has no checkpoint; its last weights, if it ended, are in "
                        "%s/model", from, from);
+    if (!rc)
+        rc = join(path, saves, names[nr - 1], st);
     if (!rc) {
-        snprintf(path, sizeof(path), "%s/%.200s", saves, names[nr - 1]);
         printf("%s keeps no state on a drive: taking its newest checkpoint, %s\n", from, path);
         rc = export_checkpoint(path, out, st);
     }
@@ -182,7 +191,7 @@ int zinf_cmd_export(int argc, char **argv)
     const uint32_t nr = sizeof(args) / sizeof(args[0]);
     struct zinf_status st = { 0 };
     struct zinf_log log;
-    char path[1100];
+    char path[PATH_MAX];
     struct stat sb;
     int rc = zinf_args_parse(args, nr, NULL, argc, argv, &st);
 
@@ -199,7 +208,8 @@ int zinf_cmd_export(int argc, char **argv)
     if (log.level == ZINF_LOG_INFO)         /* what the configuration makes of the run was said when it ran */
         log.level = ZINF_LOG_WARN;
     rc = zinf_hf_check_dir(out, &st);
-    snprintf(path, sizeof(path), "%.1000s/checkpoint.json", from);
+    if (!rc)
+        rc = join(path, from, "checkpoint.json", &st);
     if (!rc)
         rc = stat(path, &sb) ? export_run(from, out, &log, &st) : export_checkpoint(from, out, &st);
     if (rc)

@@ -1,9 +1,13 @@
 /* zinf/cli/main.c - the program zinf: finds the command and hands it its words. */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "zinf/cli/commands.h"
 #include "zinf/config/json.h"
@@ -76,7 +80,21 @@ int zinf_cmd_log(struct zinf_log *out, struct zinf_status *st)
     return 0;
 }
 
-int main(int argc, char **argv)
+/* A standard stream that came closed would be the number of the next file opened, and lines would be written into it: into
+ * the state of a run, at worst. What is opened in its place refuses writing, as a closed one does. */
+static bool hold_standard_streams(void)
+{
+    int fd;
+
+    do {
+        fd = open("/", O_PATH | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static int run(int argc, char **argv)
 {
     const char *names[NR_COMMANDS], *near;
     struct zinf_status st = { 0 };
@@ -91,16 +109,8 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < NR_COMMANDS; i++) {
         names[i] = commands[i].name;
-        if (!strcmp(argv[1], commands[i].name)) {
-            int rc = commands[i].run(argc - 2, argv + 2);
-
-            /* A full disk under a redirected standard output must not look like success. */
-            if (fflush(stdout) || ferror(stdout)) {
-                fprintf(stderr, "zinf: standard output could not be written: %s\n", strerror(errno));
-                return rc ? rc : 1;
-            }
-            return rc;
-        }
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 2, argv + 2);
     }
     near = zinf_nearest(argv[1], names, NR_COMMANDS);
     if (near)
@@ -108,4 +118,20 @@ int main(int argc, char **argv)
     else
         zinf_fail(&st, -EINVAL, "unknown command %s; see zinf --help", argv[1]);
     return zinf_cmd_usage(&st);
+}
+
+int main(int argc, char **argv)
+{
+    int rc;
+
+    if (!hold_standard_streams())
+        return 1;
+    signal(SIGXFSZ, SIG_IGN);       /* a file over the limit (ulimit -f) is an error with a line, not a death */
+    rc = run(argc, argv);
+    /* A full disk under a redirected standard output must not look like success. */
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "zinf: standard output could not be written: %s\n", strerror(errno));
+        return rc ? rc : 1;
+    }
+    return rc;
 }

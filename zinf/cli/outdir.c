@@ -120,6 +120,8 @@ int zinf_outdir_check_log(const char *path, struct zinf_status *st)
 {
     struct stat s;
 
+    if (strlen(path) >= PATH_MAX)
+        return zinf_fail(st, -ENAMETOOLONG, "--log: the path is longer than %d bytes", PATH_MAX - 1);
     if (stat(path, &s))
         return errno == ENOENT ? check_parent("--log", path, st) : zinf_fail(st, -errno, "--log %s: %s", path, strerror(errno));
     if (S_ISDIR(s.st_mode))

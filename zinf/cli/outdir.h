@@ -5,6 +5,7 @@
 #ifndef ZINF_CLI_OUTDIR_H_
 #define ZINF_CLI_OUTDIR_H_
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,7 +16,7 @@ extern "C" {
 #endif
 
 struct zinf_outdir {
-    char path[512], log[512], model[512], run[512];
+    char path[512], log[PATH_MAX], model[512], run[512];
     int  lock_fd;               /* the folder's lock, held by the run that is going; -1 = none */
     bool exists;                /* found by zinf_outdir_check: an empty folder or a run to be replaced */
 };

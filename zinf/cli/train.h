@@ -2,6 +2,8 @@
 #ifndef ZINF_CLI_TRAIN_H_
 #define ZINF_CLI_TRAIN_H_
 
+#include <limits.h>
+
 #include "zinf/cli/args.h"
 #include "zinf/cli/outdir.h"
 #include "zinf/cli/runfile.h"
@@ -28,12 +30,13 @@ struct zinf_cli_run {
     struct zinf_run_file file;          /* of the run that is resumed */
     struct zinf_log log;
     struct zinf_trainer *t;
+    bool claimed;                       /* run.json names the folders of a new run */
     struct zinf_progress *progress;
     struct zinf_jsonl *jsonl;
     struct zinf_run_summary sum;
     struct zinf_step last;
     char *config_text, *model_path, *data_path, *eval_path;     /* owned; paths are absolute */
-    char log_path[512], saves[1024], checkpoint[2048];
+    char log_path[PATH_MAX], saves[1024], checkpoint[2048];
 };
 
 int  zinf_cli_parse(struct zinf_cli_options *o, int argc, char **argv, struct zinf_status *st);

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "zinf/checkpoint/durable.h"
 #include "zinf/checkpoint/portable.h"
 #include "zinf/cli/commands.h"
 #include "zinf/cli/train.h"
+#include "zinf/config/utf8.h"
 
 int zinf_cli_parse(struct zinf_cli_options *o, int argc, char **argv, struct zinf_status *st)
 {
@@ -85,13 +87,28 @@ static int slurp(const char *path, char **out, struct zinf_status *st)
     return rc;
 }
 
+/* run.json is JSON, which cannot hold every name: a resume would look for another one. */
+static int check_can_be_kept(const char *what, const char *text, struct zinf_status *st)
+{
+    const char *end = text + strlen(text);
+
+    for (const char *p = text; p < end;) {
+        size_t n = zinf_utf8_nbytes(p, (size_t)(end - p));
+
+        if (!n)
+            return zinf_fail(st, -EINVAL, "%s %s: it is not UTF-8 and run.json could not keep it: rename it", what, text);
+        p += n;
+    }
+    return 0;
+}
+
 /* Where the process was started must not matter to a resume. */
 static int absolute(const char *what, const char *path, char **out, struct zinf_status *st)
 {
     if (!path || !path[0])
         return 0;
     *out = realpath(path, NULL);
-    return *out ? 0 : zinf_fail(st, -errno, "--%s %s: %s", what, path, strerror(errno));
+    return *out ? check_can_be_kept(what, *out, st) : zinf_fail(st, -errno, "%s %s: %s", what, path, strerror(errno));
 }
 
 static bool same_key(const char *a, const char *b)
@@ -219,18 +236,81 @@ static int open_folder(struct zinf_cli_run *r, struct zinf_status *st)
         rc = check_checkpoint(o->checkpoint, st);
     if (!rc && o->init_from)
         rc = check_weights(o->init_from, st);
+    if (!rc && o->log)
+        rc = check_can_be_kept("--log", o->log, st);
+    for (uint32_t i = 0; i < o->sets.nr && !rc; i++)
+        rc = check_can_be_kept("--set", o->sets.items[i], st);
     if (!rc && o->config)
         rc = slurp(o->config, &r->config_text, st);
     if (!rc)
         rc = zinf_config_load(o->config, o->config ? NULL : r->config_text, "the stored configuration", o->sets.items, o->sets.nr,
                               NULL, &r->config, st);
     if (!rc)
-        rc = absolute("model", o->model, &r->model_path, st);
+        rc = absolute("--model", o->model, &r->model_path, st);
     if (!rc)
-        rc = absolute("data", o->data, &r->data_path, st);
+        rc = absolute("--data", o->data, &r->data_path, st);
     if (!rc)
-        rc = absolute("eval-data", o->eval_data, &r->eval_path, st);
+        rc = absolute("--eval-data", o->eval_data, &r->eval_path, st);
     return rc;
+}
+
+/* What the replaced run kept is given back only now that the new one stands. */
+static int replace_old(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    char **names = NULL;
+    uint32_t nr = 0;
+    int rc = 0;
+
+    if (!r->out.exists)             /* what has appeared meanwhile is another run's, and zinf_outdir_take refuses it */
+        return zinf_outdir_take(&r->out, st);
+    if (!access(r->out.run, F_OK))
+        rc = zinf_clean_run(r->out.path, st);
+    if (!rc && !access(r->saves, F_OK))
+        rc = zinf_portable_list(r->saves, true, &names, &nr, st);
+    for (uint32_t i = 0; i < nr; i++) {
+        if (!rc)
+            rc = zinf_portable_remove(r->saves, names[i], st);
+        free(names[i]);
+    }
+    free(names);
+    return rc ? rc : zinf_outdir_take(&r->out, st);
+}
+
+/* t: whose state is kept on drives; NULL = nobody's. */
+static int write_run(struct zinf_cli_run *r, const struct zinf_trainer *t, struct zinf_status *st)
+{
+    const struct zinf_cli_options *o = &r->o;
+    char *log = o->log ? realpath(o->log, NULL) : NULL;
+    struct zinf_run_file f = {
+        .config = r->config_text, .model = r->model_path, .data = r->data_path, .eval_data = r->eval_path ? r->eval_path : "",
+        .log = log ? log : "", .seq_len = o->seq_len, .steps = o->steps, .eval_every = o->eval_every,
+        .save_every = o->save_every, .keep = o->keep,
+    };
+    int rc = check_can_be_kept("--log", f.log, st);
+
+    for (; f.nr_sets < o->sets.nr; f.nr_sets++)
+        f.sets[f.nr_sets] = o->sets.items[f.nr_sets];
+    while (t && f.nr_state_dirs < ZINF_RUN_STRINGS_MAX && zinf_trainer_state_dir(t, f.nr_state_dirs)) {
+        f.state_dirs[f.nr_state_dirs] = zinf_trainer_state_dir(t, f.nr_state_dirs);
+        f.nr_state_dirs++;
+    }
+    rc = rc ? rc : zinf_run_file_write(r->out.path, &f, st);
+    free(log);
+    return rc;
+}
+
+/* The run is in run.json before its folders on the drives hold a record: whenever it is killed, they are named or are garbage. */
+static int claim(void *ctx, const struct zinf_trainer *t, struct zinf_status *st)
+{
+    struct zinf_cli_run *r = ctx;
+    int rc = 0;
+
+    for (uint32_t i = 0; zinf_trainer_state_dir(t, i) && !rc; i++)
+        rc = check_can_be_kept("zinf.nvme_paths:", zinf_trainer_state_dir(t, i), st);
+    if (!rc)
+        rc = replace_old(r, st);
+    r->claimed = !rc;
+    return rc ? rc : write_run(r, t, st);
 }
 
 static int open_trainer(struct zinf_cli_run *r, struct zinf_status *st)
@@ -243,52 +323,13 @@ static int open_trainer(struct zinf_cli_run *r, struct zinf_status *st)
         .resume_dirs = state ? r->file.state_dirs : NULL, .nr_resume_dirs = state ? r->file.nr_state_dirs : 0,
         .load_checkpoint = o->checkpoint, .init_from = o->init_from, .checkpoint_dir = r->saves, .save_every = o->save_every,
         .keep = (uint32_t)o->keep, .serial = o->serial, .log = &r->log, .progress = setup_progress, .progress_ctx = r,
+        .claim = claim, .claim_ctx = r,
     };
 
     return zinf_trainer_open(&t, &r->t, st);
 }
 
-/* What the replaced run kept is given back only now that the new one stands. */
-static int replace_old(struct zinf_cli_run *r, struct zinf_status *st)
-{
-    char **names = NULL;
-    uint32_t nr = 0;
-    int rc = access(r->out.run, F_OK) ? 0 : zinf_clean_run(r->out.path, st);
-
-    if (!rc && !access(r->saves, F_OK))
-        rc = zinf_portable_list(r->saves, true, &names, &nr, st);
-    for (uint32_t i = 0; i < nr; i++) {
-        if (!rc)
-            rc = zinf_portable_remove(r->saves, names[i], st);
-        free(names[i]);
-    }
-    free(names);
-    return rc ? rc : zinf_outdir_take(&r->out, st);
-}
-
-static int write_run(struct zinf_cli_run *r, bool with_state, struct zinf_status *st)
-{
-    const struct zinf_cli_options *o = &r->o;
-    char *log = o->log ? realpath(o->log, NULL) : NULL;
-    struct zinf_run_file f = {
-        .config = r->config_text, .model = r->model_path, .data = r->data_path, .eval_data = r->eval_path ? r->eval_path : "",
-        .log = log ? log : "", .seq_len = o->seq_len, .steps = o->steps, .eval_every = o->eval_every,
-        .save_every = o->save_every, .keep = o->keep,
-    };
-    int rc;
-
-    for (; f.nr_sets < o->sets.nr; f.nr_sets++)
-        f.sets[f.nr_sets] = o->sets.items[f.nr_sets];
-    while (with_state && f.nr_state_dirs < ZINF_RUN_STRINGS_MAX && zinf_trainer_state_dir(r->t, f.nr_state_dirs)) {
-        f.state_dirs[f.nr_state_dirs] = zinf_trainer_state_dir(r->t, f.nr_state_dirs);
-        f.nr_state_dirs++;
-    }
-    rc = zinf_run_file_write(r->out.path, &f, st);
-    free(log);
-    return rc;
-}
-
-int zinf_cli_open(struct zinf_cli_run *r, struct zinf_status *st)
+static int open_all(struct zinf_cli_run *r, struct zinf_status *st)
 {
     struct zinf_cli_options *o = &r->o;
     struct zinf_run_info info;
@@ -308,19 +349,29 @@ int zinf_cli_open(struct zinf_cli_run *r, struct zinf_status *st)
         o->steps = info.steps_per_epoch;
         zinf_progress_set_steps(r->progress, o->steps);
     }
-    snprintf(r->log_path, sizeof(r->log_path), "%.511s", o->log ? o->log : r->out.log);
-    if (!o->resume)
+    /* zinf_outdir_check_log: it fits */
+    snprintf(r->log_path, sizeof(r->log_path), "%s", o->log ? o->log : r->out.log);
+    if (!o->resume && !r->claimed)
         rc = replace_old(r, st);
     if (!rc)
         rc = zinf_jsonl_open(r->log_path, o->resume, &r->jsonl, st);
     if (!rc && o->resume)
         rc = zinf_jsonl_resume(r->jsonl, info.first_step, st);
-    return rc ? rc : write_run(r, info.durable, st);
+    return rc ? rc : write_run(r, info.durable ? r->t : NULL, st);
+}
+
+int zinf_cli_open(struct zinf_cli_run *r, struct zinf_status *st)
+{
+    int rc = open_all(r, st);
+
+    if (rc && r->claimed)           /* its folders on the drives go, too */
+        zinf_durable_remove(r->out.path, "run.json", 0);
+    return rc;
 }
 
 int zinf_cli_forget_state(struct zinf_cli_run *r, struct zinf_status *st)
 {
-    return r->config.keep_state ? 0 : write_run(r, false, st);
+    return r->config.keep_state ? 0 : write_run(r, NULL, st);
 }
 
 void zinf_cli_close(struct zinf_cli_run *r)

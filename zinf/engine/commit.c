@@ -17,6 +17,7 @@ int zinf_fingerprint_make(struct zinf_trainer *t, struct zinf_status *st)
 {
     const struct zinf_config *c = &t->config;
     char device[64], cpu[96];
+    size_t n;
     int rc = zinf_cpu_describe(device, sizeof(device), st);
 
     if (rc)
@@ -29,6 +30,11 @@ int zinf_fingerprint_make(struct zinf_trainer *t, struct zinf_status *st)
              zinf_dtype_name(c->grad_accum_dtype), t->batch.batch, t->batch.nr_micro, t->batch.seq, (int)t->optimizer.kind,
              c->optimizer.lr, c->optimizer.beta1, c->optimizer.beta2, c->optimizer.eps, c->optimizer.weight_decay,
              c->optimizer.bias_correction, c->gradient_clipping, (unsigned long long)c->seed);
+    /* Text that has grown is read in another order. */
+    n = strlen(t->fingerprint);
+    if (t->text)
+        snprintf(t->fingerprint + n, sizeof(t->fingerprint) - n, "train_samples=%llu\n",
+                 (unsigned long long)t->source->nr_samples(t->source->ctx, ZINF_TRAIN));
     return 0;
 }
 
@@ -193,6 +199,8 @@ int zinf_resume_state(struct zinf_trainer *t, struct zinf_status *st)
         rc = zinf_state_init(t, NULL, st);
     free(params);
     t->first_step = t->verdict.applied;
+    if (!rc && t->durable && !t->resumed && t->opts.claim)
+        rc = t->opts.claim(t->opts.claim_ctx, t, st);
     if (!rc && t->durable && !t->resumed) {          /* record 0, or the first one of a loaded checkpoint */
         zinf_verdict_encode(&t->verdict, payload);
         rc = zinf_store_commit(t->store, t->verdict.iteration, payload, st);

@@ -3,6 +3,7 @@
 #ifndef ZINF_REPORT_JSONL_H_
 #define ZINF_REPORT_JSONL_H_
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,7 +26,7 @@ struct zinf_run_summary {
     uint64_t drive_read_nbytes, drive_written_nbytes;
     bool     direct;
     char     io_backend[16], device[64];
-    char     run_dir[512], log_path[512], weights_path[512];    /* "" = none */
+    char     run_dir[512], log_path[PATH_MAX], weights_path[512];    /* "" = none */
 };
 
 struct zinf_jsonl;
