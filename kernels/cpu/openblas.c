@@ -16,7 +16,8 @@ bool zinf_openblas_linked(void) { return true; }
 /* Finds a limit on address space (ulimit -v, overcommit_memory 2) while it can still be told. */
 static bool has_room(uint32_t nr_threads)
 {
-    void *at = mmap(NULL, nr_threads * WORK_NBYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at = mmap(NULL, nr_threads * WORK_NBYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
 
     return at != MAP_FAILED && !munmap(at, nr_threads * WORK_NBYTES);
 }
@@ -24,8 +25,9 @@ static bool has_room(uint32_t nr_threads)
 int zinf_openblas_start(uint32_t nr_threads, struct zinf_status *st)
 {
     if (!has_room(nr_threads))
-        return zinf_fail(st, -ENOMEM, "OpenBLAS needs %zu MiB of address space for %u threads: raise the limit (ulimit -v, vm.overcommit_memory), "
-                         "set zinf.threads lower, or set ZINF_GEMM=own in the environment",
+        return zinf_fail(st, -ENOMEM,
+                         "OpenBLAS needs %zu MiB of address space for %u threads: raise the limit (ulimit -v, "
+                         "vm.overcommit_memory), set zinf.threads lower, or set ZINF_GEMM=own in the environment",
                          (size_t)nr_threads * (WORK_NBYTES >> 20), nr_threads);
     openblas_set_num_threads(1);
     return 0;
