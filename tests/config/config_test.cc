@@ -609,11 +609,11 @@ TEST(Keys, EveryUnknownNeighbourIsAnErrorWithAHint)
 TEST(ConfigFuzz, DamagedConfigurationsAreReadOrRefused)
 {
     std::mt19937 rng(99);
-    static const char *const values[] = { "1", "0", "-1", "0.5", "5e8", "1e300", "true", "false", "null", "\"auto\"",
-                                          "\"cpu\"",
-        "\"nvme\"", "\"\"", "\"24GiB\"", "[]", "{}", "[0.9, 0.99]", "[\"/a\"]", "{\"enabled\": true}", "{\"enabled\": "
-          "false}",
-        "\"bf16\"", "\"AdamW\"", "3", "4096", "\"\xc3\xa9\"" };
+    static const char *const values[] = {
+        "1", "0", "-1", "0.5", "5e8", "1e300", "true", "false", "null", "\"auto\"", "\"cpu\"", "\"nvme\"", "\"\"", "\"24GiB\"",
+        "[]", "{}", "[0.9, 0.99]", "[\"/a\"]", "{\"enabled\": true}", "{\"enabled\": false}", "\"bf16\"", "\"AdamW\"", "3",
+        "4096", "\"\xc3\xa9\"",
+    };
     int good = 0, bad = 0;
 
     for (int i = 0; i < 4000; i++) {
